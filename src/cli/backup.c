@@ -8,7 +8,7 @@
 #include "cli/admin.h"
 #include "cli/archive.h"
 #include "cli/passphrase.h"
-#include "store/record/exported.h"
+#include "store/store_exported.h"
 #include "wire/tar.h"
 
 static const struct flag flags[] = {

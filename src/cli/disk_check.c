@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "cli/disk_tool.h"
-#include "store/offline/rescue.h"
+#include "store/store_rescue.h"
 
 static const struct flag flags[] = {
     {"repair", 0, NULL, "mend what can be mended without a second copy", false},

@@ -8,7 +8,7 @@
 #include "base/num.h"
 #include "cli/archive.h"
 #include "cli/disk_tool.h"
-#include "store/offline/rescue.h"
+#include "store/store_rescue.h"
 #include "wire/tar.h"
 
 static const struct flag flags[] = {

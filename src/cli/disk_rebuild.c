@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "cli/disk_tool.h"
-#include "store/offline/rescue.h"
+#include "store/store_rescue.h"
 
 static const struct flag flags[] = {
     {"from-bodies", 0, NULL,

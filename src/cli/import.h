@@ -8,7 +8,7 @@
 #include "node/offline.h"
 #include "rt/fiber.h"
 #include "rt/sync.h"
-#include "store/record/exported.h"
+#include "store/store_exported.h"
 
 #define IMPORT_AT_ONCE 64
 

@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "disks/rebalance.h"
 #include "disks/replica_slot.h"
-#include "store/segment/block_cache.h"
+#include "store/store_block_cache.h"
 
 #define STATE_FOLDER "/.forebay/node"
 

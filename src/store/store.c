@@ -1,4 +1,5 @@
 /* Opening, closing and counting one disk. */
+
 #include "store/store.h"
 
 #include <assert.h>
@@ -8,41 +9,36 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "rt/point.h"
-#include "store/gc/access_freq.h"
+#include "store/core/core.h"
 #include "store/gc/compact.h"
 #include "store/gc/evict.h"
 #include "store/gc/punch.h"
 #include "store/health/health.h"
+#include "store/index/index.h"
 #include "store/index/key_filter.h"
+#include "store/index/memtable.h"
 #include "store/index/usage.h"
+#include "store/record/format.h"
 #include "store/record/superblock.h"
 #include "store/recover/recover.h"
+#include "store/recover/recovery.h"
 #include "store/scrub/scrub.h"
+#include "store/segment/access_freq.h"
+#include "store/segment/block_cache.h"
 #include "store/segment/reading.h"
 #include "store/segment/segment.h"
 #include "store/segment/space.h"
+#include "store/store_block_cache.h"
+#include "store/store_entry.h"
+#include "store/store_health.h"
 #include "store/wal/commit.h"
 #include "store/wal/flush.h"
 #include "store/wal/prealloc.h"
 #include "store/wal/prepared.h"
+#include "store/wal/wal.h"
 
 static const char *const class_names[STORE_CLASSES_] = {
     [STORE_NATIVE] = "native", [STORE_CACHED] = "cached"};
-
-enum err
-on_owner_loop(struct store *d, fiber_fn *fn, void *arg)
-{
-    if (rt_loop_index() != d->o.owner_loop)
-        return rt_call(d->o.owner_loop, fn, arg);
-    fn(arg);
-    return ERR_OK;
-}
-
-struct content_id
-content_mint(struct store *d)
-{
-    return content_id_of(d->epoch, d->o.node, next_id(d));
-}
 
 struct content_id
 store_mint_id(struct store *d)
@@ -296,11 +292,9 @@ store_new(const struct store_options *o)
     d->evictor = evictor_new();
     d->block_cache =
         o->block_cache != NULL ? o->block_cache : block_cache_new(o->block_cache_bytes);
-    for (unsigned c = 0; c < STORE_CLASSES_; c++)
-        list_init(&d->owner.segments_of[c]);
-    list_init(&d->owner.dirty_bodies);
-    rt_sem_init(&d->owner.reserve, 1);
-    rt_sem_init(&d->owner.truncated_turn, 1);
+    d->segments = segments_new();
+    d->wals = wals_new();
+    d->recovery = xcalloc(1, sizeof *d->recovery);
     return d;
 }
 
@@ -313,24 +307,15 @@ store_free(struct store **dp)
     *dp = NULL;
     if (d == NULL)
         return;
-    for (unsigned c = 0; c < STORE_CLASSES_; c++) {
+    for (unsigned c = 0; c < STORE_CLASSES_; c++)
         committer_free(&d->committer[c]);
-        segment_drop(&d->owner.log[c].now);
-        segment_drop(&d->owner.bodies[c]);
-        segment_drop(&d->owner.spare[c]);
-    }
     flusher_free(&d->flusher);
     compactor_free(&d->compactor);
-    while (!list_empty(&d->owner.dirty_bodies)) {
-        struct segment *s = LIST_ENTRY(list_pop_front(&d->owner.dirty_bodies),
-                                       struct segment, owner.of_dirty);
-
-        segment_drop(&s);
-    }
-    segment_table_clear(d);
+    wals_free(&d->wals);
+    segments_free(&d->segments);
     index_close(&d->index);
     memtable_free(&d->memtable);
-    key_filter_free(&d->owner.key_filter);
+    key_filter_free(&d->key_filter);
     prepared_free(&d->prepared);
     usage_free(&d->usage);
     readings_free(&d->readings);
@@ -339,7 +324,6 @@ store_free(struct store **dp)
     evictor_free(&d->evictor);
     prealloc_free(&d->prealloc);
     space_free(&d->space);
-    truncated_fini(&d->owner.truncated);
     if (d->o.block_cache == NULL)
         block_cache_free(&d->block_cache);
     for (unsigned c = 0; c < STORE_CLASSES_; c++)
@@ -349,7 +333,7 @@ store_free(struct store **dp)
     rt_file_close(&d->superblock); /* the lock goes last */
     health_free(&d->health);
     scrub_free(&d->scrub);
-    free(d->owner.garbage);
+    free(d->recovery);
     free(d);
 }
 
@@ -363,7 +347,7 @@ struct open_job {
 static void
 stop_fibers(struct store *d)
 {
-    d->owner.open = false;
+    d->open = false;
     if (d->index != NULL)
         index_will_close(d->index);
     scrub_stop(d);
@@ -408,7 +392,7 @@ open_on_owner(void *arg)
         rc = space_start(d->space, eb);
     if (rc == ERR_OK)
         rc = compactor_start(d, eb);
-    d->owner.open = rc == ERR_OK;
+    d->open = rc == ERR_OK;
     if (rc != ERR_OK) {
         stop_fibers(d);
         err_prefix(eb, "disk \"%s\"", j->path);
@@ -510,7 +494,7 @@ store_stat(const struct store *d, struct store_stat *out)
     out->older = used.older;
     out->open_parts = used.parts;
     out->open_bytes = used.part_bytes;
-    out->native_bytes = atomic_load(&d->used_bytes[STORE_NATIVE]);
+    out->native_bytes = atomic_load(&d->segments->used_bytes[STORE_NATIVE]);
     out->cached_bytes = store_cached_bytes(d);
     out->memtable_bytes = memtable_bytes(d->memtable);
     out->block_cache_bytes = block_cache_bytes(d->block_cache);
@@ -525,7 +509,7 @@ store_stat(const struct store *d, struct store_stat *out)
 uint64_t
 store_cached_bytes(const struct store *d)
 {
-    return atomic_load(&d->used_bytes[STORE_CACHED]);
+    return atomic_load(&d->segments->used_bytes[STORE_CACHED]);
 }
 
 void

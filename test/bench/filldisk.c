@@ -15,6 +15,9 @@
 #include "rt/loop.h"
 #include "rt/time.h"
 #include "store/store.h"
+#include "store/store_entry.h"
+#include "store/store_options.h"
+#include "store/store_write.h"
 
 #define FIBERS 4096u
 

@@ -13,7 +13,12 @@
 #include "rt/loop.h"
 #include "rt/time.h"
 #include "store/index/find.h"
+#include "store/index/index.h"
 #include "store/index/list.h"
+#include "store/index/memtable.h"
+#include "store/index/run.h"
+#include "store/record/keys.h"
+#include "store/store_entry.h"
 
 #define BATCH 20000u
 

@@ -22,6 +22,11 @@
 #include "rt/sync.h"
 #include "rt/time.h"
 #include "store/store.h"
+#include "store/store_entry.h"
+#include "store/store_options.h"
+#include "store/store_read.h"
+#include "store/store_space.h"
+#include "store/store_write.h"
 
 #define WRITERS 64u
 #define WORKERS 16u

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "base/mem.h"
-#include "store/record/exported.h"
+#include "store/store_exported.h"
 #include "wire/tar.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

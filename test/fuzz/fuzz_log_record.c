@@ -3,8 +3,11 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
+#include "store/record/format.h"
+#include "store/record/log_record.h"
 #include "store/record/log_record_peek.h"
 #include "store/record/manifest.h"
+#include "store/store_entry.h"
 #include "wire/tar.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -6,6 +6,9 @@
 
 #include "base/hash.h"
 #include "store/index/entry.h"
+#include "store/record/keys.h"
+#include "store/store_entry.h"
+#include "store/store_upload.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "store/scrub/scrub.h"
+#include "store/store_health.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,9 +1,9 @@
 /* Any bytes: a list of retired logs that reads formats back to one that reads the same, and covers what it says. */
+#include "store/store_entry.h"
+#include "store/wal/truncated.h"
 #include <assert.h>
 #include <stdint.h>
 #include <string.h>
-
-#include "store/segment/truncated.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

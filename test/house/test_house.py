@@ -41,11 +41,36 @@ def test_rooms_are_in_order():
 )
 def test_rooms_sees_what_is_wrong(tmp_path, monkeypatch, name, text, says):
     monkeypatch.setattr(rooms, "EXCEPTIONS", {})
+    monkeypatch.setattr(rooms, "UPWARD", set())
     (tmp_path / "ROOMS").write_text("upper  above\nrt  the kernel\nlower  below\n")
     for file, content in {"upper/a.h": "#pragma once\n", "lower/b.h": "#pragma once\n", "rt/r.c": "#include <pthread.h>\n", name: text}.items():
         (tmp_path / file).parent.mkdir(exist_ok=True)
         (tmp_path / file).write_text(content)
     for room in ("upper", "lower", "rt"):
+        (tmp_path / room / "README.md").write_text("x\n")
+    wrong, _ = rooms.check(tmp_path)
+    assert len(wrong) == 1 and says in wrong[0]
+
+
+@pytest.mark.parametrize(
+    "name, text, says",
+    [
+        ("big/first/a.c", '#include "big/second/b.h"\n', "but big/second stands below it"),
+        ("big/big.h", '#pragma once\n#include "big/first/a.h"\n', 'includes "big/first/a.h" of a sub-room'),
+        ("big/third/c.c", '#include "big/first/a.h"\n', 'no sub-room "big/third"'),
+        ("user/u.c", '#include "big/first/a.h"\n', "is not a public header of big"),
+    ],
+)
+def test_rooms_sees_what_is_wrong_in_a_sub_room(tmp_path, monkeypatch, name, text, says):
+    monkeypatch.setattr(rooms, "EXCEPTIONS", {})
+    monkeypatch.setattr(rooms, "UPWARD", set())
+    (tmp_path / "ROOMS").write_text("big  a room\n  big/first  a\n  big/second  b\n  big/main.c  all of it\nuser  below\n")
+    files = {"big/big.h": "#pragma once\n", "big/first/a.h": '#pragma once\n#include "big/big.h"\n', "big/second/b.h": '#pragma once\n#include "big/first/a.h"\n',
+             "big/main.c": '#include "big/second/b.h"\n', "user/v.c": '#include "big/big.h"\n', name: text}
+    for file, content in files.items():
+        (tmp_path / file).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / file).write_text(content)
+    for room in ("big", "user"):
         (tmp_path / room / "README.md").write_text("x\n")
     wrong, _ = rooms.check(tmp_path)
     assert len(wrong) == 1 and says in wrong[0]

@@ -15,6 +15,9 @@
 #include "rt/sim.h"
 #include "rt/sim_trouble.h"
 #include "store/ops/writer.h"
+#include "store/store_entry.h"
+#include "store/store_upload.h"
+#include "store/store_write.h"
 
 #define WORKERS    3
 #define BUCKET     7

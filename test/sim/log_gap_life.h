@@ -7,7 +7,18 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "rt/sim.h"
-#include "store/internal.h"
+#include "store/core/core.h"
+#include "store/record/format.h"
+#include "store/recover/recovery.h"
+#include "store/segment/segment.h"
+#include "store/store.h"
+#include "store/store_entry.h"
+#include "store/store_options.h"
+#include "store/store_read.h"
+#include "store/store_space.h"
+#include "store/store_write.h"
+#include "store/wal/truncated.h"
+#include "store/wal/wal.h"
 
 #define PATH     "/disk/a"
 #define KEYS     40u
@@ -171,7 +182,7 @@ work_on(void *arg)
 
     if (d == NULL)
         return;
-    distrusted += d->owner.after_damage;
+    distrusted += d->recovery->after_damage;
     change_many(d, f);
     for (unsigned i = 0; i < 4; i++) {
         CHECK(store_flush(d, &eb) == ERR_OK);
@@ -189,16 +200,16 @@ work(void *arg)
 
     if (d == NULL)
         return;
-    CHECK(!d->owner.after_damage);
+    CHECK(!d->recovery->after_damage);
     change_many(d, f);
     if (f->where == GAP_MIDDLE ||
         f->where == GAP_COMPACTED) { /* so that the last one says that all was synced */
         CHECK(store_flush(d, &eb) == ERR_OK);
         put(d, f, KEYS - 1);
     }
-    if (d->owner.log[STORE_CACHED].now != NULL) {
-        f->end.segment = d->owner.log[STORE_CACHED].now->id;
-        f->end.offset = d->owner.log[STORE_CACHED].now->owner.used;
+    if (d->wals->of[STORE_CACHED].now != NULL) {
+        f->end.segment = d->wals->of[STORE_CACHED].now->id;
+        f->end.offset = d->wals->of[STORE_CACHED].now->owner.used;
     }
     store_close(&d);
 }
@@ -247,8 +258,8 @@ look(void *arg)
 
     if (d == NULL)
         return;
-    distrusted += d->owner.after_damage;
-    CHECK(f->where != GAP_NOWHERE || !d->owner.after_damage);
+    distrusted += d->recovery->after_damage;
+    CHECK(f->where != GAP_NOWHERE || !d->recovery->after_damage);
     for (unsigned i = 0; i < KEYS && f->where != GAP_NOWHERE; i++)
         check_key(d, f, i);
     store_close(&d);

@@ -3,8 +3,10 @@
  * loses its logs instead: then what stands in body segments comes back, and whatever is read is right.
  */
 #include "sim/store_life.h"
-
-#include "store/offline/rescue.h"
+#include "store/store.h"
+#include "store/store_entry.h"
+#include "store/store_options.h"
+#include "store/store_rescue.h"
 
 enum hurt { HURT_INDEX, HURT_SUPERBLOCKS, HURT_BOTH, HURT_LOGS, HURTS_ };
 

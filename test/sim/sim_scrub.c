@@ -8,6 +8,10 @@
 #include "rt/sim.h"
 #include "sim/sim_main.h"
 #include "store/store.h"
+#include "store/store_entry.h"
+#include "store/store_health.h"
+#include "store/store_options.h"
+#include "store/store_write.h"
 
 #define STRIDE  100
 #define OBJECTS 12u

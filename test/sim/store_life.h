@@ -9,8 +9,17 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "rt/sim.h"
+#include "store/core/core.h"
 #include "store/index/index.h"
-#include "store/internal.h"
+#include "store/segment/segment.h"
+#include "store/store.h"
+#include "store/store_entry.h"
+#include "store/store_health.h"
+#include "store/store_options.h"
+#include "store/store_read.h"
+#include "store/store_space.h"
+#include "store/store_upload.h"
+#include "store/store_write.h"
 
 #define WORKERS  3
 #define PATH     "/disk/a"

@@ -6,7 +6,7 @@
  */
 #pragma once
 #include "api/admin/admin.h"
-#include "store/record/exported.h"
+#include "store/store_exported.h"
 
 #define BACKUP_WHOLE_MAX (4u << 20) /* objects up to here are read once */
 

@@ -3,10 +3,15 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "store/core/core.h"
 #include "store/gc/compactor.h"
 #include "store/gc/punch.h"
+#include "store/index/index.h"
 #include "store/segment/segment.h"
 #include "store/segment/space.h"
+#include "store/store_entry.h"
+#include "store/store_health.h"
+#include "store/store_space.h"
 #include "store/wal/flush.h"
 
 #define ROUND_MS     1000u
@@ -219,8 +224,8 @@ compact_on_owner(void *arg)
 {
     struct at_once *a = arg;
     struct compactor *k = a->disk->compactor;
-    uint64_t used = atomic_load(&a->disk->used_bytes[STORE_NATIVE]) +
-                    atomic_load(&a->disk->used_bytes[STORE_CACHED]);
+    uint64_t used = atomic_load(&a->disk->segments->used_bytes[STORE_NATIVE]) +
+                    atomic_load(&a->disk->segments->used_bytes[STORE_CACHED]);
     struct store_space before, now;
     bool did = true;
 

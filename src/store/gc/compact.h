@@ -13,7 +13,9 @@
  * Owner loop.
  */
 #pragma once
-#include "store/internal.h"
+#include "store/core/core.h"
+
+struct compactor;
 
 enum err compactor_start(struct store *d, struct errbuf *eb) MUST_CHECK;
 void compactor_stop(struct store *d); /* within one batch. Switches. */

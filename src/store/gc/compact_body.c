@@ -13,15 +13,23 @@
 
 #include "base/log.h"
 #include "rt/point.h"
+#include "store/core/core.h"
 #include "store/gc/compactor.h"
 #include "store/gc/punch.h"
+#include "store/gc/relocate.h"
+#include "store/index/index.h"
 #include "store/record/block.h"
+#include "store/record/format.h"
+#include "store/record/log_record.h"
 #include "store/segment/body.h"
 #include "store/segment/read.h"
 #include "store/segment/scan.h"
 #include "store/segment/segment.h"
 #include "store/segment/space.h"
+#include "store/store_entry.h"
+#include "store/wal/commit.h"
 #include "store/wal/flush.h"
+#include "store/wal/wal.h"
 
 #define BATCH           16u /* bodies that share a sync */
 #define BATCH_BYTES     MIB(4)
@@ -294,7 +302,7 @@ end_batch(struct body_pass *p, struct errbuf *eb)
 static bool
 has_room(struct store *d, enum store_class class, uint64_t size)
 {
-    const struct segment *s = d->owner.bodies[class];
+    const struct segment *s = d->segments->bodies[class];
     uint64_t span = body_span(size);
 
     if (s != NULL && !s->doomed && s->owner.used + span + STORE_ALIGN <= s->owner.size)
@@ -422,9 +430,9 @@ compact_segment(struct compactor *k, struct segment **sp, struct errbuf *eb)
 static bool
 is_closed(const struct store *d, const struct segment *s)
 {
-    return s->kind == SEGMENT_BODIES && s != d->owner.bodies[s->class] &&
+    return s->kind == SEGMENT_BODIES && s != d->segments->bodies[s->class] &&
            s->owner.open_places == 0 && s->owner.swept && !s->owner.held && !s->doomed &&
-           !d->o.rebuild && !(d->owner.wal_damaged && s->class == STORE_NATIVE) &&
+           !d->o.rebuild && !(d->wals->damaged && s->class == STORE_NATIVE) &&
            s->owner.survey.again_ms <= now_ms();
 }
 
@@ -515,7 +523,7 @@ choose(struct compactor *k, enum store_class class, struct segment **out,
     for (;;) { /* each of them is surveyed but once, so this ends */
         struct segment *s = NULL;
 
-        LIST_EACH(&d->owner.segments_of[class], n)
+        LIST_EACH(&d->segments->of_class[class], n)
         {
             struct segment *o = LIST_ENTRY(n, struct segment, owner.of_class);
 

@@ -5,16 +5,26 @@
 
 #include "base/log.h"
 #include "rt/point.h"
+#include "store/core/core.h"
 #include "store/gc/compactor.h"
+#include "store/gc/relocate.h"
+#include "store/index/entry.h"
+#include "store/index/index.h"
 #include "store/record/block.h"
+#include "store/record/format.h"
+#include "store/record/log_record.h"
 #include "store/record/manifest.h"
 #include "store/recover/log_gap.h"
 #include "store/segment/read.h"
 #include "store/segment/scan.h"
 #include "store/segment/segment.h"
 #include "store/segment/space.h"
+#include "store/store_entry.h"
+#include "store/wal/commit.h"
 #include "store/wal/durable_mark.h"
 #include "store/wal/flush.h"
+#include "store/wal/truncated.h"
+#include "store/wal/wal.h"
 
 #define BATCH       64u
 #define BATCH_BYTES KIB(256)
@@ -59,9 +69,9 @@ compact_batch_new(void)
 static uint64_t
 last_batch(struct store *d, const struct segment *s)
 {
-    uint64_t next = truncated_next_after(&d->owner.truncated, s->class, s->first_batch);
+    uint64_t next = truncated_next_after(&d->wals->truncated, s->class, s->first_batch);
 
-    LIST_EACH(&d->owner.segments_of[s->class], n)
+    LIST_EACH(&d->segments->of_class[s->class], n)
     {
         const struct segment *o = LIST_ENTRY(n, struct segment, owner.of_class);
 
@@ -78,7 +88,7 @@ last_batch(struct store *d, const struct segment *s)
 static bool
 is_oldest(struct store *d, const struct segment *s)
 {
-    LIST_EACH(&d->owner.segments_of[s->class], n)
+    LIST_EACH(&d->segments->of_class[s->class], n)
     {
         const struct segment *o = LIST_ENTRY(n, struct segment, owner.of_class);
 
@@ -92,7 +102,7 @@ is_oldest(struct store *d, const struct segment *s)
 static bool
 is_closed(struct store *d, const struct segment *s)
 {
-    const struct wal *log = &d->owner.log[s->class];
+    const struct wal *log = &d->wals->of[s->class];
 
     return s->kind == SEGMENT_LOG && s != log->now && !s->owner.held && !s->doomed &&
            s->first_batch != 0 && log->now != NULL && s->id != log->checkpoint.segment &&
@@ -116,7 +126,7 @@ guess_dead(struct store *d, const struct segment *s, uint64_t *out, struct errbu
         living = v->living;
         if (v->indexed > seen.living)
             gone += (uint64_t)(v->indexed - seen.living);
-        gone += MIN((d->owner.deaths[s->class] - v->deaths) * (uint64_t)RECORD_WEIGHT,
+        gone += MIN((d->wals->deaths[s->class] - v->deaths) * (uint64_t)RECORD_WEIGHT,
                     living - MIN(living, (uint64_t)MAX(v->indexed, 0)));
         living -= MIN(living, gone);
     }
@@ -354,7 +364,7 @@ survey(struct compactor *k, struct segment *s, bool oldest, struct errbuf *eb)
     struct pass p = {.oldest = oldest};
     struct index_segment seen = {0};
     struct survey *v = &s->owner.survey;
-    uint64_t deaths = k->disk->owner.deaths[s->class];
+    uint64_t deaths = k->disk->wals->deaths[s->class];
     enum err rc = index_segment(k->disk->index, s->class, s->id, &seen, eb);
 
     if (rc == ERR_OK || rc == ERR_NOT_FOUND)
@@ -381,14 +391,14 @@ retire(struct compactor *k, struct segment **sp, bool oldest, struct errbuf *eb)
     enum store_class class = s->class;
     uint32_t id = s->id;
     uint64_t first = s->first_batch, last = last_batch(d, s), bytes = s->owner.counted;
-    struct truncated *r = &d->owner.truncated;
+    struct truncated *r = &d->wals->truncated;
     uint64_t relied = r->mark_at_removal; /* as the file says */
     enum err rc = ERR_OK;
 
     if (!oldest)
         truncated_add(r, class, first, last);
     if (class == STORE_CACHED) /* what was moved out of it had not to be there before */
-        r->mark_at_removal = MAX(relied, d->owner.log[class].synced_batch);
+        r->mark_at_removal = MAX(relied, d->wals->of[class].synced_batch);
     if (!oldest || r->mark_at_removal != relied)
         rc = truncated_persist(d, eb);
     if (rc != ERR_OK)
@@ -467,7 +477,7 @@ look_at_logs(struct store *d, enum store_class class, struct choice *out,
     enum err rc = ERR_OK;
 
     *out = (struct choice){0};
-    LIST_EACH(&d->owner.segments_of[class], n)
+    LIST_EACH(&d->segments->of_class[class], n)
     {
         struct segment *s = LIST_ENTRY(n, struct segment, owner.of_class);
         uint64_t dead;

@@ -3,6 +3,10 @@
 #pragma once
 #include "store/gc/compact.h"
 #include "store/gc/relocate.h"
+#include "store/store_entry.h"
+
+struct segment;
+struct store;
 
 struct compact_batch; /* compact_log.c: of the log at hand */
 struct compactor {

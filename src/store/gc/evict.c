@@ -6,13 +6,23 @@
 #include "base/mem.h"
 #include "base/metrics.h"
 #include "rt/point.h"
-#include "store/gc/access_freq.h"
+#include "store/core/core.h"
 #include "store/health/health.h"
 #include "store/index/entry.h"
+#include "store/index/find.h"
+#include "store/index/index.h"
+#include "store/record/format.h"
+#include "store/record/log_record.h"
+#include "store/segment/access_freq.h"
 #include "store/segment/scan.h"
 #include "store/segment/segment.h"
+#include "store/store_entry.h"
+#include "store/store_health.h"
+#include "store/store_space.h"
+#include "store/store_write.h"
 #include "store/wal/commit.h"
 #include "store/wal/flush.h"
+#include "store/wal/wal.h"
 
 #define BATCH 64u
 #define OPEN_SHARE                                                                       \
@@ -114,8 +124,8 @@ coldest_first(const void *a, const void *b)
 static bool
 is_open(const struct store *d, uint32_t segment)
 {
-    const struct segment *log = d->owner.log[STORE_CACHED].now;
-    const struct segment *bodies = d->owner.bodies[STORE_CACHED];
+    const struct segment *log = d->wals->of[STORE_CACHED].now;
+    const struct segment *bodies = d->segments->bodies[STORE_CACHED];
 
     return (log != NULL && log->id == segment) ||
            (bodies != NULL && bodies->id == segment);
@@ -333,8 +343,8 @@ evict_segment(struct store *d, struct evictor *e, const struct candidate *c,
 static void
 close_wasteful_log(struct store *d, const struct evictor *e)
 {
-    const struct segment *log = d->owner.log[STORE_CACHED].now;
-    uint64_t used = atomic_load(&d->used_bytes[STORE_CACHED]);
+    const struct segment *log = d->wals->of[STORE_CACHED].now;
+    uint64_t used = atomic_load(&d->segments->used_bytes[STORE_CACHED]);
 
     for (uint32_t i = 0; log != NULL && i < e->listed; i++) {
         const struct candidate *c = &e->list[i];
@@ -342,7 +352,7 @@ close_wasteful_log(struct store *d, const struct evictor *e)
 
         if (c->segment == log->id && held > used / OPEN_SHARE &&
             held - MIN(held, c->living) > held / WASTE)
-            d->owner.log[STORE_CACHED].full = true;
+            d->wals->of[STORE_CACHED].full = true;
     }
 }
 
@@ -351,8 +361,9 @@ evict_round(struct store *d, struct evictor *e, struct errbuf *eb)
 {
     /* What goes gives no room before compaction may give it: all would go for nothing. */
     bool in_vain = index_trust(d->index) != STORE_INDEX_PROVEN;
-    bool tight = !in_vain && (atomic_load(&d->used_bytes[STORE_CACHED]) > e->o->target ||
-                              e->o->want > 0);
+    bool tight =
+        !in_vain && (atomic_load(&d->segments->used_bytes[STORE_CACHED]) > e->o->target ||
+                     e->o->want > 0);
     struct store_space space;
     enum err rc = ERR_OK;
     uint32_t next = 0;
@@ -365,8 +376,7 @@ evict_round(struct store *d, struct evictor *e, struct errbuf *eb)
         close_wasteful_log(d, e); /* what goes now is said in the next one */
     e->out->living = e->living;
     e->freed = e->pending = 0;
-    while (rc == ERR_OK && !in_vain && next < e->listed && d->owner.open &&
-           missing(e) > 0)
+    while (rc == ERR_OK && !in_vain && next < e->listed && d->open && missing(e) > 0)
         rc = evict_segment(d, e, &e->list[next++], eb);
     e->out->living -= MIN(e->freed, e->living);
     store_space(d, &space);
@@ -401,7 +411,7 @@ evict_on_owner(void *arg)
     if (j->rc == ERR_OK) {
         e->o = j->o;
         e->out = j->out;
-        j->rc = j->disk->owner.open ? evict_round(j->disk, e, j->eb) : ERR_CLOSED;
+        j->rc = j->disk->open ? evict_round(j->disk, e, j->eb) : ERR_CLOSED;
         rt_sem_release(&e->turn);
     }
     rt_shield_end(&shield);

@@ -11,7 +11,7 @@
  * Owner loop; store_evict() (store_space.h) is the call.
  */
 #pragma once
-#include "store/internal.h"
+#include "store/core/core.h"
 
 struct evictor;
 struct evictor *evictor_new(void);

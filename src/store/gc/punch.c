@@ -4,13 +4,19 @@
 
 #include "base/log.h"
 #include "rt/point.h"
+#include "store/core/core.h"
 #include "store/gc/relocate.h"
+#include "store/index/index.h"
+#include "store/record/format.h"
+#include "store/record/log_record.h"
 #include "store/segment/body.h"
 #include "store/segment/reading.h"
 #include "store/segment/scan.h"
 #include "store/segment/segment.h"
 #include "store/segment/space.h"
+#include "store/store_entry.h"
 #include "store/wal/flush.h"
+#include "store/wal/wal.h"
 
 #define WAITING_MAX 65536u
 #define BATCH       64u    /* places whose headers one sync makes durable */
@@ -89,7 +95,8 @@ unlink_one(struct store *d, const struct garbage *dead, bool *busy, struct errbu
     if (rc == ERR_OK)
         rc = segment_remove(d, dead->class, SEGMENT_ONE, dead->segment, eb);
     if (rc == ERR_OK) {
-        atomic_fetch_sub(&d->used_bytes[dead->class], size - MIN(size, 2 * STORE_ALIGN));
+        atomic_fetch_sub(&d->segments->used_bytes[dead->class],
+                         size - MIN(size, 2 * STORE_ALIGN));
         space_reclaimed(d->space, SPACE_UNLINK, size);
     }
     return rc == ERR_NOT_FOUND ? ERR_OK : rc;
@@ -177,7 +184,7 @@ punch_holes(struct store *d, struct segment *s, struct dead_range *ranges, uint3
         if (rc != ERR_OK)
             break;
         s->owner.counted -= counted;
-        atomic_fetch_sub(&d->used_bytes[s->class], counted);
+        atomic_fetch_sub(&d->segments->used_bytes[s->class], counted);
         space_reclaimed(d->space, SPACE_PUNCH, bytes);
     }
     return rc;
@@ -191,8 +198,8 @@ punch_if_empty(struct store *d, struct segment *s, bool *gone, struct errbuf *eb
     enum err rc;
 
     *gone = false;
-    if (s == d->owner.bodies[s->class] || s->owner.open_places > 0 ||
-        (d->owner.wal_damaged && s->class == STORE_NATIVE))
+    if (s == d->segments->bodies[s->class] || s->owner.open_places > 0 ||
+        (d->wals->damaged && s->class == STORE_NATIVE))
         return ERR_OK;
     rc = index_segment(d->index, s->class, s->id, &seen, eb);
     if ((rc != ERR_OK && rc != ERR_NOT_FOUND) || seen.living > 0)
@@ -207,7 +214,7 @@ punch_if_empty(struct store *d, struct segment *s, bool *gone, struct errbuf *eb
     if (rc != ERR_OK || place.busy || index_is_bad(d->index))
         return ERR_OK;
     *gone = true;
-    atomic_fetch_sub(&d->used_bytes[s->class], s->owner.counted);
+    atomic_fetch_sub(&d->segments->used_bytes[s->class], s->owner.counted);
     space_reclaimed(d->space, SPACE_UNLINK, s->owner.counted + STORE_ALIGN);
     s->owner.counted = 0;
     return segment_remove(d, s->class, SEGMENT_BODIES, s->id, eb);
@@ -326,7 +333,7 @@ sweep(struct puncher *p, struct segment *s, struct errbuf *eb)
             break;
         iobuf_drop(&buf);
         asked = (struct reading_place){s->id, at, false};
-        if (m.kind != LOG_RECORD_DEAD && d->owner.wal_damaged && s->class == STORE_NATIVE)
+        if (m.kind != LOG_RECORD_DEAD && d->wals->damaged && s->class == STORE_NATIVE)
             asked.busy = true; /* it may be all that is left of an object */
         else
             rc = readings_ask(d, &asked, 1);
@@ -354,7 +361,7 @@ sweep_one(struct puncher *p, bool *more, struct errbuf *eb)
 
     *more = false;
     for (unsigned c = 0; c < STORE_CLASSES_; c++) {
-        LIST_EACH(&d->owner.segments_of[c], n)
+        LIST_EACH(&d->segments->of_class[c], n)
         {
             struct segment *s = LIST_ENTRY(n, struct segment, owner.of_class);
             struct index_segment seen = {0};
@@ -362,7 +369,7 @@ sweep_one(struct puncher *p, bool *more, struct errbuf *eb)
             enum err rc;
 
             if (s->kind != SEGMENT_BODIES || s->owner.swept || s->doomed ||
-                s == d->owner.bodies[c] || s->owner.open_places > 0)
+                s == d->segments->bodies[c] || s->owner.open_places > 0)
                 continue;
             s->owner.swept = *more = true;
             segment_ref(s); /* n is not looked at again */

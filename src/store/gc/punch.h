@@ -9,7 +9,10 @@
  * Owner loop; calls may switch. Only the compactor's fiber works; anybody adds.
  */
 #pragma once
-#include "store/internal.h"
+#include "store/core/core.h"
+
+struct garbage;
+struct segment;
 
 struct puncher;
 struct puncher *puncher_new(struct store *d);

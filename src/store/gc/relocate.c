@@ -1,6 +1,15 @@
 #include "store/gc/relocate.h"
 
+#include "store/core/core.h"
+#include "store/index/entry.h"
+#include "store/index/find.h"
+#include "store/index/list.h"
+#include "store/record/format.h"
+#include "store/record/log_record.h"
 #include "store/record/manifest.h"
+#include "store/segment/read.h"
+#include "store/store_entry.h"
+#include "store/wal/change.h"
 #include "store/wal/change_version.h"
 #include "store/wal/prepared.h"
 

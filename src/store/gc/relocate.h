@@ -15,8 +15,13 @@
  * Owner loop; calls may switch.
  */
 #pragma once
+#include "store/record/log_record.h"
+#include "store/store_entry.h"
 #include "store/wal/commit.h"
 #include "store/wal/precondition.h"
+
+struct changes;
+struct store;
 
 enum relocate_action {
     RELOCATE_DROP,     /* of no use any more */

@@ -1,6 +1,15 @@
 /* relocate_commit: the record that takes the place of one which is moved, and whether it may still be written. */
+
+#include "store/core/core.h"
 #include "store/gc/relocate.h"
+#include "store/record/format.h"
+#include "store/record/log_record.h"
+#include "store/store_entry.h"
+#include "store/store_upload.h"
+#include "store/wal/change.h"
 #include "store/wal/change_version.h"
+#include "store/wal/commit.h"
+#include "store/wal/precondition.h"
 #include "store/wal/prepared.h"
 
 /* ---- the record anew ---- */

@@ -1,3 +1,5 @@
+#include "store/health/health.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -5,7 +7,9 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "store/core/core.h"
 #include "store/health/health_internal.h"
+#include "store/store_health.h"
 
 #define ERRORS_DEFAULT    100u
 #define WINDOW_DEFAULT_MS 600000u

@@ -16,12 +16,12 @@
  * health_gone(). Outlives the disk: files that the kernel still works on hold it.
  */
 #pragma once
+#include "store/store_health.h"
+#include "store/store_options.h"
 #include <stdatomic.h>
 
 #include "base/buf.h"
 #include "rt/file.h"
-#include "store/store_health.h"
-#include "store/store_options.h"
 
 struct health;
 

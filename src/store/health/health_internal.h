@@ -1,5 +1,8 @@
 /* Inside of health*.c. */
 #pragma once
+#include "store/health/health.h"
+#include "store/store_health.h"
+#include "store/store_options.h"
 #include <assert.h>
 
 #include "base/list.h"
@@ -7,7 +10,6 @@
 #include "rt/daemon.h"
 #include "rt/loop.h"
 #include "rt/sync.h"
-#include "store/health/health.h"
 
 #define ERROR_PLACES  64u
 #define SLOW_FLOOR_NS (UINT64_C(20) * 1000000) /* no disk is slow below that */

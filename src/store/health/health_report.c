@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/metrics.h"
 #include "store/health/health_internal.h"
+#include "store/store_health.h"
 
 static const struct counter {
     const char *op;

@@ -4,8 +4,10 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "store/health/health.h"
 #include "store/health/health_internal.h"
 #include "store/record/superblock.h"
+#include "store/store_health.h"
 
 #define PROBE_MS      10000u /* a healthy disk is looked for so often */
 #define PROBES_FAILED 3u     /* in a entry: it answers nothing */

@@ -7,6 +7,8 @@
 #include "base/cursor.h"
 #include "base/hash.h"
 #include "base/mem.h"
+#include "store/record/keys.h"
+#include "store/store_entry.h"
 
 #define ENTRY_FORMAT 1u
 /* In the coded flags only: the content id does not share epoch and counter with the version; it was born with another
@@ -122,19 +124,6 @@ put_be(unsigned char *out, uint64_t value, unsigned bytes)
 {
     for (unsigned i = 0; i < bytes; i++)
         out[i] = (unsigned char)(value >> (8 * (bytes - 1 - i)));
-}
-
-struct content_id
-content_id_of(uint64_t epoch, uint16_t node, uint64_t counter)
-{
-    struct content_id id;
-
-    assert(epoch < (uint64_t)1 << 48);
-    epoch = htobe64(epoch << 16 | node);
-    counter = htobe64(counter);
-    memcpy(id.bytes, &epoch, 8);
-    memcpy(id.bytes + 8, &counter, 8);
-    return id;
 }
 
 /* ---- the sum ---- */

@@ -7,6 +7,8 @@
  */
 #pragma once
 #include "store/record/keys.h"
+#include "store/store_entry.h"
+#include "store/store_upload.h"
 
 #define ENTRY_CODED_MAX                                                                  \
     152 /* whatever the numbers; 72 while epochs stay below 2^28 and counters below 2^35 */
@@ -15,7 +17,6 @@
 
 /* A content id is epoch (be48), node (be16), counter (be64). One that is minted with the epoch and counter of
  * its version costs nothing in the entry but its node. */
-struct content_id content_id_of(uint64_t epoch, uint16_t node, uint64_t counter);
 
 struct upload_entry {
     enum store_class class;

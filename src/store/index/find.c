@@ -5,7 +5,13 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/metrics.h"
+#include "store/index/entry.h"
+#include "store/index/index.h"
 #include "store/index/list.h"
+#include "store/index/lookup_cache.h"
+#include "store/index/memtable.h"
+#include "store/record/keys.h"
+#include "store/store_entry.h"
 
 /* A coded value, from wherever it is. From the index it lies in `bytes`. */
 struct found {

@@ -5,6 +5,16 @@
 #pragma once
 #include "store/index/index.h"
 
+struct content_id;
+struct done_entry;
+struct entry;
+struct index;
+struct part_entry;
+struct prepared_entry;
+struct upload_entry;
+struct upload_id;
+struct version;
+
 /* The current entry. Tombstones are ERR_NOT_FOUND, unless `with_tombstones` (the committer compares versions). */
 enum err find_object(struct memtable *t, struct index *x, uint64_t bucket,
                      struct span key, bool with_tombstones, struct entry *out,

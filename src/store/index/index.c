@@ -10,6 +10,8 @@
 #include "rt/fault.h"
 #include "store/health/health.h"
 #include "store/index/index_internal.h"
+#include "store/record/keys.h"
+#include "store/store_health.h"
 
 #define MAP_DEFAULT    GIB(64)
 #define MEMORY_DEFAULT GIB(1)

@@ -17,7 +17,11 @@
 #pragma once
 #include "rt/file.h"
 #include "store/index/memtable.h"
+#include "store/record/keys.h"
+#include "store/store_entry.h"
 #include "store/store_health.h"
+
+struct health;
 
 struct index;
 

@@ -1,5 +1,9 @@
 #include "store/index/index_call.h"
 
+#include "store/index/index.h"
+#include "store/index/index_internal.h"
+#include "store/index/index_resident.h"
+
 #define LOOKS_EACH 32u
 /* Pages that one look-up has read before the pool is asked: all there are on its way, where none is in memory. */
 #define LOOKS_MOST 16u

@@ -7,6 +7,10 @@
 #pragma once
 #include "store/index/index_resident.h"
 
+struct index;
+struct index_reader;
+struct index_want;
+
 struct index_call {
     struct index *x;
     int (*run)(struct index_call *c, MDB_txn *txn); /* a code of LMDB */

@@ -4,6 +4,8 @@
 #include "base/cursor.h"
 #include "base/hash.h"
 #include "store/index/index_internal.h"
+#include "store/record/keys.h"
+#include "store/store_entry.h"
 
 #define META_FORMAT                                                                      \
     4u /* 1: counted neither buckets nor records without a payload; 2: had no tally; 3: did not count older versions */

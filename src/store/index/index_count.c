@@ -1,6 +1,11 @@
 /* What a batch changes in the index's counts: the tally of its pairs, living and dead bytes of segments, objects of buckets. */
 #include "base/mem.h"
+#include "store/index/entry.h"
+#include "store/index/index.h"
+#include "store/index/index_internal.h"
 #include "store/index/index_writer.h"
+#include "store/index/run.h"
+#include "store/store_entry.h"
 
 /* ---- the tally, and pairs by their key ---- */
 

@@ -4,6 +4,9 @@
 
 #include "base/lock.h"
 #include "base/mem.h"
+#include "store/index/entry.h"
+#include "store/index/run.h"
+#include "store/record/keys.h"
 
 #define SLICE                                                                            \
     256u /* entries: all slices lie in the cache that two threads of a core share */

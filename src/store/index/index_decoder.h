@@ -5,6 +5,8 @@
  */
 #pragma once
 #include "store/index/memtable.h"
+#include "store/index/run.h"
+#include "store/store_entry.h"
 
 struct decoded_entry {
     struct coded_entry e; /* borrows from the batch */

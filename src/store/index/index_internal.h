@@ -1,11 +1,14 @@
 /* Inside of index*.c. */
 #pragma once
+#include "store/index/entry.h"
+#include "store/index/index.h"
+#include "store/record/keys.h"
+#include "store/store_entry.h"
 #include <lmdb.h>
 #include <stdatomic.h>
 
 #include "rt/loop.h"
 #include "rt/sync.h"
-#include "store/index/index.h"
 
 /* The databases of the environment; the first ones are the tables. */
 enum index_db {

@@ -1,7 +1,8 @@
 /* Where a entry goes in the index: keys in layers, and the two cursors by which most writes need no search. */
-#include <string.h>
-
+#include "store/index/index_internal.h"
 #include "store/index/index_writer.h"
+#include "store/record/keys.h"
+#include <string.h>
 
 /* ---- a table that fills from empty ---- */
 

@@ -4,7 +4,15 @@
 
 #include "base/cursor.h"
 #include "base/mem.h"
+#include "store/index/entry.h"
+#include "store/index/index.h"
 #include "store/index/index_call.h"
+#include "store/index/index_internal.h"
+#include "store/index/index_resident.h"
+#include "store/index/memtable.h"
+#include "store/index/run.h"
+#include "store/record/keys.h"
+#include "store/store_entry.h"
 
 /* ---- one key ---- */
 

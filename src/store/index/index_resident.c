@@ -4,12 +4,14 @@
  *     page   u64 number | u16 - | u16 flags | u16 end of the places, u16 begin of the nodes (or u32 pages) | u16 places
  *     node   u16, u16 size of the data, low and high (branch: with the flags, the child) | u16 flags | u16 size of the key | key | data
  */
+
 #include "store/index/index_resident.h"
 
 #include <assert.h>
 #include <string.h>
 
 #include "rt/fault.h"
+#include "store/index/index_internal.h"
 
 /* ---- pages ---- */
 

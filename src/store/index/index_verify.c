@@ -22,6 +22,7 @@
 #include "rt/fault.h"
 #include "store/health/health.h"
 #include "store/index/entry.h"
+#include "store/index/index.h"
 #include "store/index/index_internal.h"
 
 #define FIRST_PAGE 2u /* behind LMDB's two meta pages */

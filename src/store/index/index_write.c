@@ -7,8 +7,16 @@
 #include "base/mem.h"
 #include "rt/sim.h"
 #include "store/health/health.h"
+#include "store/index/entry.h"
+#include "store/index/index.h"
+#include "store/index/index_decoder.h"
+#include "store/index/index_internal.h"
 #include "store/index/index_writer.h"
+#include "store/index/run.h"
 #include "store/index/usage.h"
+#include "store/record/keys.h"
+#include "store/store_entry.h"
+#include "store/store_upload.h"
 
 #define DONE_KEEP_MS                                                                     \
     (7 * 24 * 3600 * INT64_C(1000)) /* completed uploads are remembered so long */

@@ -2,8 +2,16 @@
  * index_layers.c finds and keeps their places, index_count.c counts what they change.
  */
 #pragma once
+#include "store/index/entry.h"
 #include "store/index/index_decoder.h"
 #include "store/index/index_internal.h"
+#include "store/record/keys.h"
+#include "store/store_entry.h"
+
+struct coded_entry;
+struct frozen_runs;
+struct index_usage;
+struct run_segment;
 
 /* The way to a key: a cell in each layer. Copied out, since a write moves what LMDB shows: `entry` lies in `copied`, or in the
  * run that it comes from. */

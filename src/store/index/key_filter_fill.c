@@ -1,12 +1,15 @@
 #include "store/index/key_filter_fill.h"
 
-#include <stdlib.h>
-#include <string.h>
-
+#include "store/core/core.h"
 #include "store/index/entry.h"
 #include "store/index/index.h"
 #include "store/index/key_filter.h"
+#include "store/index/memtable.h"
 #include "store/index/run.h"
+#include "store/record/keys.h"
+#include "store/store_entry.h"
+#include <stdlib.h>
+#include <string.h>
 
 #define PAGE_KEYS   512u /* some 200 us of the loop */
 #define PAGES       16u  /* of one call: an index of a million keys takes two minutes */
@@ -27,7 +30,7 @@ key_filter_fill_new(struct store *d)
 {
     struct key_filter_fill *f;
 
-    if (d->owner.key_filter == NULL || key_filter_is_complete(d->owner.key_filter))
+    if (d->key_filter == NULL || key_filter_is_complete(d->key_filter))
         return NULL;
     f = xcalloc(1, sizeof *f);
     f->disk = d;
@@ -67,7 +70,7 @@ fill_add_page(struct key_filter_fill *f, const struct page *page)
 
         if (entry_decode(&where, e->value, &entry) != ERR_OK)
             return ERR_CORRUPT;
-        key_filter_add(f->disk->owner.key_filter, run_key_hash(e->bucket, e->key));
+        key_filter_add(f->disk->key_filter, run_key_hash(e->bucket, e->key));
     }
     if (page->count > 0) {
         struct span last = page->entries[page->count - 1].key;
@@ -124,6 +127,6 @@ key_filter_fill_some(struct key_filter_fill *f)
         rt_yield();
     }
     if (rc == ERR_NOT_FOUND)
-        key_filter_complete(f->disk->owner.key_filter);
+        key_filter_complete(f->disk->key_filter);
     return rc == ERR_OK;
 }

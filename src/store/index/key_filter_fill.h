@@ -1,6 +1,6 @@
 /* key_filter_fill: a start whose index is good reads its keys behind everything else, until what was not met is not there. */
 #pragma once
-#include "store/internal.h"
+#include "store/core/core.h"
 
 struct key_filter_fill;
 struct key_filter_fill *key_filter_fill_new(struct store *d); /* nothing to do: NULL */

@@ -6,7 +6,17 @@
 #include "base/mem.h"
 #include "base/metrics.h"
 #include "rt/fiber.h"
-#include "store/internal.h"
+#include "store/core/core.h"
+#include "store/index/entry.h"
+#include "store/index/index.h"
+#include "store/index/memtable.h"
+#include "store/index/run.h"
+#include "store/record/format.h"
+#include "store/record/keys.h"
+#include "store/store_entry.h"
+#include "store/store_replica.h"
+#include "store/store_upload.h"
+#include "store/store_version.h"
 
 /* Keys of one round, from each side: about 0.1 ms, after which others have their turn. */
 #define ROUND_MIN     8u

@@ -4,8 +4,18 @@
  *
  * Any loop. All may switch. Results lie in the arena; ERR_BUSY at its limit. */
 #pragma once
+#include "store/index/entry.h"
 #include "store/index/index.h"
 #include "store/store.h"
+
+struct content_id;
+struct entry;
+struct index;
+struct store_prepared;
+struct store_upload;
+struct store_version;
+struct upload_id;
+struct version;
 
 /* Living entries of a bucket, at most `max`; *more: another may follow. As store_list(). */
 enum err list_objects(struct memtable *t, struct index *x, uint64_t bucket,

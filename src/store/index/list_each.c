@@ -3,6 +3,8 @@
 
 #include "base/mem.h"
 #include "store/index/list.h"
+#include "store/store_entry.h"
+#include "store/store_upload.h"
 
 enum err
 list_each_upload(struct memtable *t, struct index *x, uint64_t bucket,

@@ -8,6 +8,9 @@
 #include "base/mem.h"
 #include "rt/bigmem.h"
 #include "rt/loop.h"
+#include "store/index/run.h"
+#include "store/record/keys.h"
+#include "store/store_entry.h"
 
 #define COUNTERS      4096u
 #define CACHE_ENTRIES 4096u /* a loop: 0.9 MiB once they are all used */

@@ -11,6 +11,9 @@
 #pragma once
 #include "store/index/run.h"
 
+struct entry;
+struct run;
+
 struct lookup_cache;
 struct lookup_cache *lookup_cache_new(
     void); /* inside a runtime: asks how many loops there are */

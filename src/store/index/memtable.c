@@ -7,6 +7,10 @@
 #include "base/mem.h"
 #include "rt/loop.h"
 #include "rt/sync.h"
+#include "store/index/entry.h"
+#include "store/index/lookup_cache.h"
+#include "store/index/run.h"
+#include "store/record/keys.h"
 
 /* Served, runs are merged on the loop, so a merge has a bound: about 0.3 ms. Larger ones stay side by side. */
 #define MERGE_MAX 2048u

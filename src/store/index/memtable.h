@@ -12,6 +12,9 @@
 #include "base/arena.h"
 #include "store/index/lookup_cache.h"
 #include "store/index/run.h"
+#include "store/record/keys.h"
+
+struct run;
 
 struct memtable;
 struct memtable *memtable_new(void);

@@ -1,4 +1,4 @@
-#include "store/index/run_internal.h"
+#include "store/index/run.h"
 
 #include <assert.h>
 #include <endian.h>
@@ -10,6 +10,10 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "rt/bigmem.h"
+#include "store/index/entry.h"
+#include "store/index/run_internal.h"
+#include "store/record/keys.h"
+#include "store/store_entry.h"
 
 #define RUN_BYTES_MAX                                                                    \
     (1u << 30) /* places in a run are 32 bits; the memtable is bounded far below */

@@ -5,6 +5,10 @@
  */
 #pragma once
 #include "store/index/entry.h"
+#include "store/record/keys.h"
+#include "store/store_entry.h"
+
+struct upload_id;
 
 struct run;
 struct coded_entry {

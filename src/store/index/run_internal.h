@@ -1,12 +1,13 @@
 /* Inside of run*.c. */
 #pragma once
+#include "store/index/run.h"
+#include "store/record/keys.h"
 #include <endian.h>
 #include <stdatomic.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "base/mem.h"
-#include "store/index/run.h"
 
 /* One change; key and value stand behind each other in `bytes`. */
 struct item {

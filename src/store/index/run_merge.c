@@ -1,8 +1,10 @@
 /* Several runs as one: walked in order, or merged. */
+#include "store/index/entry.h"
+#include "store/index/run.h"
+#include "store/index/run_internal.h"
+#include "store/record/keys.h"
 #include <assert.h>
 #include <stdlib.h>
-
-#include "store/index/run_internal.h"
 
 /* ---- several as one ---- */
 

@@ -5,8 +5,12 @@
 
 #include "base/mem.h"
 #include "base/numbered.h"
+#include "store/core/core.h"
+#include "store/index/entry.h"
+#include "store/index/index.h"
 #include "store/index/list.h"
-#include "store/internal.h"
+#include "store/store_entry.h"
+#include "store/store_space.h"
 
 #define PARTS_A_TIME   1000u
 #define UPLOADS_A_TIME 100u

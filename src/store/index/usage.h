@@ -8,6 +8,9 @@
 #pragma once
 #include "store/index/index.h"
 
+struct entry;
+struct index;
+
 struct usage;
 
 /* The older versions of a bucket's objects are counted as if they were a bucket of their own, with this number. */

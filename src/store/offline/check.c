@@ -1,7 +1,4 @@
 #include "store/offline/check.h"
-#include "store/recover/replay.h"
-#include "store/segment/reading.h"
-#include "store/wal/prepared.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -9,8 +6,18 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
+#include "store/core/core.h"
+#include "store/index/index.h"
+#include "store/index/memtable.h"
 #include "store/index/usage.h"
+#include "store/recover/recovery.h"
+#include "store/recover/replay.h"
+#include "store/segment/reading.h"
 #include "store/segment/segment.h"
+#include "store/store_entry.h"
+#include "store/store_health.h"
+#include "store/wal/prepared.h"
+#include "store/wal/wal.h"
 
 void
 check_report(struct check *k, bool fault, const char *fmt, ...)
@@ -127,9 +134,9 @@ check_new(void)
     d->usage = usage_new();
     d->prepared = prepared_new();
     d->readings = readings_new();
-    for (unsigned c = 0; c < STORE_CLASSES_; c++)
-        list_init(&d->owner.segments_of[c]);
-    list_init(&d->owner.dirty_bodies);
+    d->segments = segments_new();
+    d->wals = wals_new();
+    d->recovery = xcalloc(1, sizeof *d->recovery);
     return k;
 }
 
@@ -151,23 +158,23 @@ check_free(struct check **kp)
 
     *kp = NULL;
     check_logs_end(k);
-    replay_chains_free(&d->owner.chains);
+    replay_chains_free(&d->recovery->chains);
     check_repair_fini(&k->repair);
     index_close(&k->real);
     index_close(&d->index);
     remove_scratch(k);
-    segment_table_clear(d);
+    wals_free(&d->wals);
+    segments_free(&d->segments);
     memtable_free(&d->memtable);
     usage_free(&d->usage);
     prepared_free(&d->prepared);
     readings_free(&d->readings);
-    truncated_fini(&d->owner.truncated);
     for (unsigned c = 0; c < STORE_CLASSES_; c++)
         rt_dir_close(&d->dir[c]);
     rt_dir_close(&d->state);
     rt_dir_close(&d->root);
     rt_file_close(&d->superblock); /* the lock goes last */
-    free(d->owner.garbage);
+    free(d->recovery);
     free(d);
     free(k->chains);
     free(k->dropped);

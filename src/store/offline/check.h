@@ -3,8 +3,15 @@
  * The call for the rooms above, store_check(), stands in store_health.h. One fiber on one loop.
  */
 #pragma once
-#include "store/internal.h"
+#include "store/core/core.h"
+#include "store/index/index.h"
+#include "store/record/format.h"
 #include "store/segment/scan.h"
+#include "store/store_entry.h"
+
+struct index;
+struct segment;
+struct store_checked;
 
 #define CHECK_SENTENCES_MAX 1000u /* what is found beyond is only counted */
 

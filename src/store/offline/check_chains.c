@@ -1,13 +1,17 @@
 /* Mending the chain of headers of a body segment: what a scan of bodies follows, and where metadata of a body is read.
  * A log record says all that a body's header said; of a place without a record nothing is wanted but its length. */
+#include "store/core/core.h"
+#include "store/offline/check.h"
+#include "store/record/format.h"
+#include "store/record/log_record.h"
+#include "store/segment/read.h"
+#include "store/segment/scan.h"
+#include "store/segment/segment.h"
+#include "store/segment/wal_walk.h"
+#include "store/store_entry.h"
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
-
-#include "store/offline/check.h"
-#include "store/segment/read.h"
-#include "store/segment/segment.h"
-#include "store/segment/wal_walk.h"
 
 /* Where a record says that a body stands in this segment; the last one of each place. */
 struct named {

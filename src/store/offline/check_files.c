@@ -3,10 +3,18 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
+#include "store/core/core.h"
 #include "store/offline/check.h"
+#include "store/record/format.h"
+#include "store/record/log_record.h"
 #include "store/record/superblock.h"
 #include "store/recover/recover.h"
+#include "store/segment/scan.h"
+#include "store/segment/segment.h"
 #include "store/segment/segment_list.h"
+#include "store/store_entry.h"
+#include "store/wal/truncated.h"
+#include "store/wal/wal.h"
 
 static const char *const class_names[STORE_CLASSES_] = {
     [STORE_NATIVE] = "native", [STORE_CACHED] = "cached"};
@@ -240,7 +248,7 @@ check_files(struct check *k, const char *path, struct errbuf *eb)
     if (rc == ERR_OK)
         rc = check_superblock(k, eb);
     if (rc == ERR_OK)
-        rc = truncated_load(d->state, &d->owner.truncated, eb);
+        rc = truncated_load(d->state, &d->wals->truncated, eb);
     for (unsigned c = 0; rc == ERR_OK && c < STORE_CLASSES_; c++) {
         rc = rt_dir_open_at(d->root, class_names[c], &d->dir[c], eb);
         if (rc == ERR_OK)

@@ -1,9 +1,18 @@
 /* The check compares the disk's index with the one that it made from the logs: every entry, byte by byte. */
+#include "store/index/entry.h"
+#include "store/index/index.h"
+#include "store/index/memtable.h"
+#include "store/index/run.h"
+#include "store/offline/check.h"
+#include "store/record/format.h"
+#include "store/record/keys.h"
+#include "store/recover/recovery.h"
+#include "store/recover/replay.h"
+#include "store/store_entry.h"
+#include "store/wal/truncated.h"
+#include "store/wal/wal.h"
 #include <inttypes.h>
 #include <stdlib.h>
-
-#include "store/offline/check.h"
-#include "store/recover/replay.h"
 
 #define PAGE 256u
 
@@ -120,8 +129,8 @@ same_but_in_doubt(const struct check *k, const struct coded_entry *a,
     struct entry x, y;
 
     if (a->table != TABLE_OBJECTS ||
-        (truncated_next_after(&k->disk->owner.truncated, STORE_CACHED, 0) == 0 &&
-         !k->disk->owner.after_gap) ||
+        (truncated_next_after(&k->disk->wals->truncated, STORE_CACHED, 0) == 0 &&
+         !k->disk->recovery->after_gap) ||
         entry_decode(&where, a->value, &x) != ERR_OK || (x.flags & ENTRY_IN_DOUBT) == 0)
         return false;
     if (!entry_has_object(&x)) /* it is only the doubt */
@@ -141,7 +150,7 @@ is_distrusted(const struct check *k, const struct coded_entry *b)
     struct entry_key where = {b->table, b->bucket, b->key};
     struct entry entry;
 
-    return k->disk->owner.after_damage && b->table == TABLE_OBJECTS &&
+    return k->disk->recovery->after_damage && b->table == TABLE_OBJECTS &&
            entry_decode(&where, b->value, &entry) == ERR_OK &&
            (entry.flags & ENTRY_CACHED) != 0;
 }

@@ -1,12 +1,20 @@
 /* The check reads the logs: into the scratch index, as a replay would, and past what stops a replay. */
+#include "store/index/index.h"
+#include "store/index/memtable.h"
+#include "store/offline/check.h"
+#include "store/record/format.h"
+#include "store/record/log_record.h"
+#include "store/recover/log_gap.h"
+#include "store/recover/recovery.h"
+#include "store/recover/replay.h"
+#include "store/segment/scan.h"
+#include "store/segment/segment.h"
+#include "store/store_entry.h"
+#include "store/wal/change.h"
+#include "store/wal/truncated.h"
+#include "store/wal/wal.h"
 #include <inttypes.h>
 #include <stdlib.h>
-
-#include "store/offline/check.h"
-#include "store/recover/log_gap.h"
-#include "store/recover/replay.h"
-#include "store/segment/segment.h"
-#include "store/wal/change.h"
 
 static const char *const class_names[STORE_CLASSES_] = {
     [STORE_NATIVE] = "native", [STORE_CACHED] = "cached"};
@@ -96,7 +104,7 @@ take_batch(struct check *k, struct changes *c, const struct wal_scan *scan,
         k->result->records++;
     }
     changes_publish(c);
-    k->disk->owner.garbage_count = 0; /* nothing is given back here */
+    k->disk->wals->garbage_count = 0; /* nothing is given back here */
     tell_progress(k, c->class);
     return memtable_bytes(k->disk->memtable) > k->disk->o.memtable_bytes ? flush(k, eb)
                                                                          : ERR_OK;
@@ -118,7 +126,7 @@ take_salvaged(void *arg, struct log_record *m)
     if (rc == ERR_OK) {
         changes_publish(s->changes);
         s->check->result->records++;
-        s->check->disk->owner.garbage_count = 0;
+        s->check->disk->wals->garbage_count = 0;
         return ERR_OK;
     }
     changes_forget(s->changes);
@@ -142,7 +150,7 @@ flush_now(void *arg, struct errbuf *eb)
 {
     struct check *k = arg;
 
-    k->disk->owner.garbage_count = 0;
+    k->disk->wals->garbage_count = 0;
     return flush(k, eb);
 }
 
@@ -150,7 +158,7 @@ flush_now(void *arg, struct errbuf *eb)
 static enum err
 invalidate_cached(struct check *k, struct changes *changes, struct errbuf *eb)
 {
-    k->disk->owner.after_gap = k->disk->owner.after_damage = true;
+    k->disk->recovery->after_gap = k->disk->recovery->after_damage = true;
     return log_gap_invalidate(k->disk, changes, flush_now, k, eb);
 }
 
@@ -252,7 +260,7 @@ look_behind(struct check *k, enum store_class class, enum log_gap *gap,
     }
     *gap = log_gap_find(k->disk, &c->scan, UINT64_MAX, behind);
     if (*gap == LOG_GAP_LOST)
-        k->disk->owner.after_gap = true;
+        k->disk->recovery->after_gap = true;
     return ERR_OK;
 }
 
@@ -287,7 +295,7 @@ next_segment(struct check *k, struct changes *changes, struct errbuf *eb)
     struct segment *next = c->logs[++c->at].segment;
     enum err rc = ERR_OK;
 
-    if (truncated_covers(&k->disk->owner.truncated, class, c->next_batch,
+    if (truncated_covers(&k->disk->wals->truncated, class, c->next_batch,
                          next->first_batch - 1))
         c->next_batch = next->first_batch; /* compaction took them out */
     if (next->first_batch > c->next_batch)

@@ -1,9 +1,16 @@
 /* The check reads what lives, as a GET would: objects, and the parts of uploads in progress. */
+#include "store/core/core.h"
+#include "store/index/entry.h"
+#include "store/index/find.h"
+#include "store/index/index.h"
+#include "store/index/list.h"
+#include "store/offline/check.h"
+#include "store/segment/segment.h"
+#include "store/store_entry.h"
+#include "store/store_read.h"
+#include "store/wal/change.h"
 #include <inttypes.h>
 #include <stdlib.h>
-
-#include "store/offline/check.h"
-#include "store/wal/change.h"
 
 #define PAGE 200u
 
@@ -83,7 +90,7 @@ read_all(struct check *k, const struct store_key *key, const struct entry *entry
         if (k->progress != NULL && k->result->bytes - k->told >= MIB(16)) {
             k->told = k->result->bytes;
             k->progress(k->arg, "objects", k->told,
-                        atomic_load(&k->disk->used_bytes[STORE_NATIVE]));
+                        atomic_load(&k->disk->segments->used_bytes[STORE_NATIVE]));
         }
     }
     store_read_end(&r);

@@ -1,13 +1,20 @@
 /* forebay disk check --repair: what can be mended without a second copy, is; what can't is named. Check, mend, check. */
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-
+#include "store/core/core.h"
 #include "store/offline/check.h"
-#include "store/offline/rescue.h"
+#include "store/record/format.h"
+#include "store/record/log_record.h"
 #include "store/record/superblock.h"
 #include "store/recover/recover.h"
 #include "store/segment/segment.h"
+#include "store/store.h"
+#include "store/store_entry.h"
+#include "store/store_health.h"
+#include "store/store_options.h"
+#include "store/store_rescue.h"
+#include "store/store_write.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 struct repairing {
     const char *path;
@@ -146,7 +153,7 @@ repair_headers(struct repairing *r, struct check *k, struct errbuf *eb)
 
     segment_table_clear(k->disk); /* opened once more, by who mends them */
     for (unsigned c = 0; c < STORE_CLASSES_; c++)
-        list_init(&k->disk->owner.segments_of[c]);
+        list_init(&k->disk->segments->of_class[c]);
     for (uint32_t i = 0; rc == ERR_OK && i < k->repair.header_count; i++) {
         struct errbuf why = {0};
 

@@ -5,10 +5,20 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
+#include "store/core/core.h"
+#include "store/index/index.h"
+#include "store/index/list.h"
 #include "store/index/usage.h"
 #include "store/offline/check.h"
-#include "store/offline/rescue.h"
+#include "store/record/format.h"
+#include "store/record/log_record.h"
 #include "store/segment/read.h"
+#include "store/segment/scan.h"
+#include "store/store_entry.h"
+#include "store/store_exported.h"
+#include "store/store_health.h"
+#include "store/store_read.h"
+#include "store/store_rescue.h"
 #include "store/wal/change.h"
 
 #define PAGE      200u

@@ -5,11 +5,15 @@
 #include <stdlib.h>
 
 #include "rt/limits.h"
+#include "store/core/core.h"
 #include "store/index/index.h"
-#include "store/offline/rescue.h"
 #include "store/offline/scan_bodies.h"
 #include "store/record/superblock.h"
 #include "store/recover/recover.h"
+#include "store/recover/recovery.h"
+#include "store/store.h"
+#include "store/store_options.h"
+#include "store/store_rescue.h"
 
 struct rebuild {
     const struct store_rebuild_options *o;
@@ -196,8 +200,8 @@ rebuild_index(struct rebuild *r, struct errbuf *eb)
     rc = store_open(r->path, &o, &d, eb);
     if (rc != ERR_OK)
         return rc;
-    r->out->log_bytes = d->owner.replayed;
-    r->out->wal_damaged = d->owner.wal_lost;
+    r->out->log_bytes = d->recovery->replayed;
+    r->out->wal_damaged = d->recovery->wal_lost;
     if (r->o->from_bodies)
         rc = take_bodies(r, d, eb);
     store_stat(d, &stat);

@@ -5,11 +5,20 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
+#include "store/core/core.h"
+#include "store/index/entry.h"
+#include "store/index/find.h"
+#include "store/record/format.h"
+#include "store/record/log_record.h"
 #include "store/record/manifest.h"
 #include "store/segment/read.h"
 #include "store/segment/scan.h"
+#include "store/segment/segment.h"
 #include "store/segment/segment_list.h"
 #include "store/segment/wal_walk.h"
+#include "store/store_entry.h"
+#include "store/store_read.h"
+#include "store/store_upload.h"
 #include "store/wal/commit.h"
 
 /* What is remembered of a body: 80 bytes. Key and metadata are read again when it is taken. */
@@ -139,7 +148,7 @@ find_bodies(struct orphans *os, struct errbuf *eb)
     struct segment_list l = {0};
     enum err rc = segment_list_read(&l, os->disk->dir[STORE_NATIVE], NULL, NULL, eb);
 
-    os->total = atomic_load(&os->disk->used_bytes[STORE_NATIVE]);
+    os->total = atomic_load(&os->disk->segments->used_bytes[STORE_NATIVE]);
     for (uint32_t i = 0; rc == ERR_OK && i < l.count; i++)
         if (l.at[i].kind != SEGMENT_LOG)
             rc = walk_file(os, l.at[i].kind, l.at[i].id, eb);

@@ -5,7 +5,7 @@
  * key names a younger one. Of two unknown bodies of one key the younger one stands.
  */
 #pragma once
-#include "store/internal.h"
+#include "store/core/core.h"
 
 struct body_scan_options {
     bool dry_run;

@@ -3,9 +3,12 @@
 #include <inttypes.h>
 
 #include "base/hash.h"
+#include "store/record/format.h"
+#include "store/record/log_record.h"
 #include "store/record/superblock.h"
 #include "store/segment/scan.h"
 #include "store/segment/segment.h"
+#include "store/store_entry.h"
 
 static const char *const class_names[STORE_CLASSES_] = {
     [STORE_NATIVE] = "native", [STORE_CACHED] = "cached"};

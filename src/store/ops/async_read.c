@@ -3,10 +3,16 @@
 #include <assert.h>
 
 #include "base/metrics.h"
+#include "store/core/core.h"
 #include "store/health/health.h"
 #include "store/index/find.h"
+#include "store/index/index.h"
+#include "store/record/format.h"
+#include "store/segment/block_cache.h"
 #include "store/segment/read.h"
 #include "store/segment/segment.h"
+#include "store/store_entry.h"
+#include "store/store_read.h"
 #include "store/wal/prepared.h"
 
 /* The header, and so much of the body that the CPU sees by itself how it goes on. */

@@ -2,10 +2,16 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "store/gc/access_freq.h"
+#include "store/core/core.h"
 #include "store/health/health.h"
+#include "store/index/entry.h"
 #include "store/index/index.h"
+#include "store/record/format.h"
+#include "store/record/log_record.h"
+#include "store/segment/access_freq.h"
 #include "store/segment/segment.h"
+#include "store/store_entry.h"
+#include "store/store_space.h"
 
 /* Of a pinned segment, or of a body's own, which is opened by name. */
 static enum err

@@ -1,12 +1,20 @@
 /* Multipart uploads: parts are bodies of their own, Complete is one record with a manifest. */
-#include <inttypes.h>
-#include <stdlib.h>
-
+#include "store/core/core.h"
+#include "store/index/entry.h"
+#include "store/index/find.h"
+#include "store/index/index.h"
+#include "store/index/list.h"
 #include "store/ops/writer.h"
 #include "store/record/block.h"
+#include "store/record/format.h"
+#include "store/record/log_record.h"
 #include "store/record/manifest.h"
 #include "store/segment/read.h"
+#include "store/store_entry.h"
+#include "store/store_upload.h"
 #include "store/wal/commit.h"
+#include <inttypes.h>
+#include <stdlib.h>
 
 static enum err
 begin_upload(struct store *d, const struct store_key *k, enum store_class class,

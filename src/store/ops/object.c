@@ -1,12 +1,19 @@
 /* The calls of disk.h that are one entry or one record. */
 #include "base/hash.h"
+#include "store/core/core.h"
 #include "store/health/health.h"
+#include "store/index/find.h"
 #include "store/index/index.h"
 #include "store/index/list.h"
+#include "store/index/run.h"
+#include "store/record/format.h"
+#include "store/store_entry.h"
+#include "store/store_write.h"
 #include "store/wal/change.h"
 #include "store/wal/commit.h"
 #include "store/wal/flush.h"
 #include "store/wal/prepared.h"
+#include "store/wal/wal.h"
 
 enum err
 store_lookup(struct store *d, const struct store_key *k, struct entry *out,

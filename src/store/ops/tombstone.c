@@ -1,5 +1,12 @@
 /* Deletes that other disks must hear of, and what is known of keys beyond the living entries. */
+
+#include "store/core/core.h"
 #include "store/health/health.h"
+#include "store/index/find.h"
+#include "store/index/index.h"
+#include "store/index/list.h"
+#include "store/store_entry.h"
+#include "store/store_replica.h"
 #include "store/wal/commit.h"
 #include "store/wal/prepared.h"
 

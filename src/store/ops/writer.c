@@ -1,4 +1,6 @@
 /* The writers of store_write.h: a body on its way, in memory while it is small, else to its place in a body segment. */
+#include "store/ops/writer.h"
+
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -6,11 +8,17 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "rt/small.h"
+#include "store/core/core.h"
 #include "store/health/health.h"
-#include "store/ops/writer.h"
 #include "store/record/block.h"
+#include "store/record/format.h"
+#include "store/record/log_record.h"
 #include "store/segment/body.h"
+#include "store/segment/read.h"
+#include "store/segment/segment.h"
 #include "store/segment/space.h"
+#include "store/store_entry.h"
+#include "store/store_upload.h"
 #include "store/wal/commit.h"
 
 #define WRITE_PIECE (1u << 20)   /* bytes that go to a body segment at a time */

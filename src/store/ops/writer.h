@@ -2,6 +2,11 @@
 #pragma once
 #include "store/segment/read.h"
 #include "store/segment/segment.h"
+#include "store/store_entry.h"
+
+struct store;
+struct store_condition;
+struct upload_id;
 
 /* `upload` NULL and `part` 0: an object. Any loop; may switch. */
 enum err writer_begin(struct store *d, const struct store_key *k, enum store_class class,

@@ -1,6 +1,7 @@
 #include "store/record/block.h"
 
 #include "base/hash.h"
+#include "store/record/format.h"
 
 static void
 put_be(unsigned char *out, uint64_t v, unsigned bytes)

@@ -2,7 +2,9 @@
  *
  * Pure functions: any thread. */
 #pragma once
-#include "store/internal.h"
+#include "store/record/format.h"
+
+struct content_id;
 
 static inline uint64_t
 block_count(uint64_t size)

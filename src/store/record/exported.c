@@ -1,10 +1,11 @@
-#include "store/record/exported.h"
-
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "base/hash.h"
+#include "store/record/format.h"
 #include "store/record/log_record.h"
+#include "store/store_entry.h"
+#include "store/store_exported.h"
 #include "wire/tar.h"
 
 #define EXPORTED_KIND   48

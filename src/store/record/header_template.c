@@ -6,6 +6,9 @@
 #include "base/arena.h"
 #include "base/hash.h"
 #include "base/mem.h"
+#include "store/record/format.h"
+#include "store/record/log_record.h"
+#include "store/store_entry.h"
 #include "wire/tar.h"
 
 #define PLACES 16u /* by the length of the key */

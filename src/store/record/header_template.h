@@ -11,6 +11,7 @@
  */
 #pragma once
 #include "store/record/log_record.h"
+#include "store/store_entry.h"
 
 struct header_templates;
 

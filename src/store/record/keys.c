@@ -1,10 +1,13 @@
 #include "store/record/keys.h"
 
 #include <assert.h>
+#include <endian.h>
 #include <string.h>
 
 #include "base/cursor.h"
 #include "base/mem.h"
+#include "store/store_entry.h"
+#include "store/store_upload.h"
 
 static_assert(KEY_CODED_MAX <= 511, "the largest key of LMDB");
 
@@ -135,4 +138,17 @@ key_part_parse(struct span coded, struct upload_id *id, uint32_t *number)
         return false;
     memcpy(id->id.bytes, bytes.at, bytes.len);
     return true;
+}
+
+struct content_id
+content_id_of(uint64_t epoch, uint16_t node, uint64_t counter)
+{
+    struct content_id id;
+
+    assert(epoch < (uint64_t)1 << 48);
+    epoch = htobe64(epoch << 16 | node);
+    counter = htobe64(counter);
+    memcpy(id.bytes, &epoch, 8);
+    memcpy(id.bytes + 8, &counter, 8);
+    return id;
 }

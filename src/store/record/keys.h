@@ -7,10 +7,11 @@
  * Pure functions: any thread.
  */
 #pragma once
+#include "store/store_entry.h"
+#include "store/store_upload.h"
 #include <stdint.h>
 
 #include "base/buf.h"
-#include "store/store_upload.h"
 
 #define KEY_LAYER_BYTES 500                   /* of a key in one layer */
 #define KEY_CODED_MAX   (4 + KEY_LAYER_BYTES) /* at most 511 */
@@ -56,3 +57,6 @@ bool key_version_parse(struct span coded, char *key, size_t *key_len,
 void key_part(const struct upload_id *id, uint32_t number,
               unsigned char out[KEY_PART_BYTES]);
 bool key_part_parse(struct span coded, struct upload_id *id, uint32_t *number);
+
+/* The content id that a node mints. */
+struct content_id content_id_of(uint64_t epoch, uint16_t node, uint64_t counter);

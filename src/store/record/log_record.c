@@ -5,6 +5,8 @@
 #include <stdio.h>
 
 #include "base/hash.h"
+#include "store/record/format.h"
+#include "store/store_entry.h"
 #include "wire/tar.h"
 
 #define PATH_ROOM   (255 + 1 + STORE_KEY_MAX + 1)

@@ -5,7 +5,9 @@
  */
 #pragma once
 #include "base/buf.h"
-#include "store/internal.h"
+#include "store/record/format.h"
+#include "store/store_entry.h"
+#include "store/store_upload.h"
 #include "wire/record.h"
 
 /* X(number, id, name in tar and in messages) */

@@ -3,6 +3,9 @@
 #include <endian.h>
 #include <string.h>
 
+#include "store/record/format.h"
+#include "store/record/log_record.h"
+#include "store/store_entry.h"
 #include "wire/tar.h"
 #include "wire/tar_format.h"
 

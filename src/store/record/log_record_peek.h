@@ -5,6 +5,7 @@
  */
 #pragma once
 #include "store/record/log_record.h"
+#include "store/store_entry.h"
 
 struct log_record_peek {
     uint32_t segment, generation, head_len;

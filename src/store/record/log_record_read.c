@@ -1,6 +1,8 @@
 /* Headers of records, read back; see record.h. Everything here comes from outside: a disk may say anything. */
-#include "store/record/log_record.h"
 
+#include "store/record/format.h"
+#include "store/record/log_record.h"
+#include "store/store_entry.h"
 #include "wire/tar.h"
 
 #define BIT(field) ((uint64_t)1 << (field))

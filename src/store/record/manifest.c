@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/cursor.h"
-#include "store/segment/read.h"
+#include "store/record/format.h"
 
 #define HEAD_BYTES  32u
 #define ENTRY_BYTES 64u
@@ -189,29 +189,4 @@ manifest_decode(struct span payload, struct manifest *out, struct errbuf *eb)
         return err_set(eb, rc, "a page of a manifest is malformed");
     }
     return ERR_OK;
-}
-
-enum err
-manifest_load(struct store *d, const struct entry *entry, struct manifest *out,
-              struct errbuf *eb)
-{
-    enum err rc = manifest_load_quiet(d, entry, out, eb);
-
-    return rc == ERR_CORRUPT ? read_damage(d, entry, 0, eb) : rc;
-}
-
-enum err
-manifest_load_quiet(struct store *d, const struct entry *entry, struct manifest *out,
-                    struct errbuf *eb)
-{
-    struct loaded record;
-    enum err rc;
-
-    *out = (struct manifest){0};
-    rc = read_log_record_quiet(d, entry, true, &record, eb);
-    if (rc != ERR_OK)
-        return rc;
-    rc = manifest_decode(record.m.body, out, eb);
-    loaded_fini(&record);
-    return rc;
 }

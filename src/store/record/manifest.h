@@ -1,6 +1,7 @@
 /* manifest: which parts an object consists of. docs/formats.md, section 7. */
 #pragma once
 #include "store/record/log_record.h"
+#include "store/store_entry.h"
 
 #define MANIFEST_PAGE       65536u
 #define MANIFEST_PAGE_PARTS 1000u
@@ -34,9 +35,3 @@ void manifest_encode(const struct manifest *m, char *out);
 /* ERR_CORRUPT unless every page is whole, numbers ascend and sizes add up. */
 enum err manifest_decode(struct span payload, struct manifest *out,
                          struct errbuf *eb) MUST_CHECK;
-/* Reads and verifies the manifest of a entry with ENTRY_PARTS. Quiet: damage is neither counted nor logged, the caller asks
- * read_relookup() first. Any loop; may switch. */
-enum err manifest_load(struct store *d, const struct entry *entry, struct manifest *out,
-                       struct errbuf *eb) MUST_CHECK;
-enum err manifest_load_quiet(struct store *d, const struct entry *entry,
-                             struct manifest *out, struct errbuf *eb) MUST_CHECK;

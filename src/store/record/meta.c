@@ -1,8 +1,10 @@
 /* Metadata of an object as fields of a record, both ways, and what of it the entry carries. */
-#include "store/record/log_record.h"
 
 #include <inttypes.h>
 
+#include "store/record/format.h"
+#include "store/record/log_record.h"
+#include "store/store_entry.h"
 #include "wire/checksum.h"
 
 /* The plain texts: where they stand in struct object_meta. */

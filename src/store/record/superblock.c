@@ -3,8 +3,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/buf.h"
 #include "base/cursor.h"
 #include "base/hash.h"
+#include "store/record/format.h"
 
 static const char magic[8] = {'F', 'B', 'D', 'I', 'S', 'K', '\r', '\n'};
 #define SUM_AT  12

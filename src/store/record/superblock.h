@@ -1,6 +1,7 @@
 /* superblock: what a disk is, in two copies. docs/formats.md, section 2. */
 #pragma once
-#include "store/internal.h"
+#include "rt/file.h"
+#include "store/store_entry.h"
 
 #define SUPERBLOCK_BYTES 4096
 /* Flags. */

@@ -1,8 +1,21 @@
 #include "store/recover/log_gap.h"
 
+#include "store/core/core.h"
 #include "store/index/find.h"
+#include "store/index/index.h"
+#include "store/index/list.h"
+#include "store/index/memtable.h"
+#include "store/index/run.h"
+#include "store/record/format.h"
+#include "store/record/log_record.h"
+#include "store/recover/recovery.h"
+#include "store/segment/scan.h"
 #include "store/segment/segment.h"
+#include "store/store_entry.h"
+#include "store/wal/change.h"
 #include "store/wal/change_relocation.h"
+#include "store/wal/truncated.h"
+#include "store/wal/wal.h"
 
 #define PAGE 256u
 /* Buckets from here on hold chunks: each names the version it is of. */
@@ -33,7 +46,7 @@ static enum log_gap
 look_at_end(const struct store *d, struct wal_scan *scan,
             struct wal_scan_next_batch *behind)
 {
-    uint64_t there = truncated_durable_mark(&d->owner.truncated);
+    uint64_t there = truncated_durable_mark(&d->wals->truncated);
     bool whole;
 
     *behind = (struct wal_scan_next_batch){.batch = there + 1, .epoch = scan->epoch};
@@ -48,7 +61,7 @@ look_at_end(const struct store *d, struct wal_scan *scan,
 uint64_t
 log_gap_lost_end(const struct store *d, uint64_t wanted)
 {
-    uint64_t there = truncated_durable_mark(&d->owner.truncated);
+    uint64_t there = truncated_durable_mark(&d->wals->truncated);
 
     return there >= wanted ? there : 0;
 }
@@ -56,9 +69,9 @@ log_gap_lost_end(const struct store *d, uint64_t wanted)
 uint64_t
 log_gap_number_after(const struct store *d)
 {
-    uint64_t most = truncated_durable_mark(&d->owner.truncated);
+    uint64_t most = truncated_durable_mark(&d->wals->truncated);
 
-    LIST_EACH(&d->owner.segments_of[STORE_CACHED], n)
+    LIST_EACH(&d->segments->of_class[STORE_CACHED], n)
     {
         const struct segment *s = LIST_ENTRY(n, struct segment, owner.of_class);
 
@@ -78,10 +91,10 @@ log_gap_find(const struct store *d, struct wal_scan *scan, uint64_t far,
         found = wal_scan_find_next(scan, far, behind);
     if (!found)
         return look_at_end(d, scan, behind);
-    if (truncated_covers_lost(&d->owner.truncated, scan->batch, behind->batch - 1))
+    if (truncated_covers_lost(&d->wals->truncated, scan->batch, behind->batch - 1))
         return LOG_GAP_LOST;
     if (behind->unsynced > scan->batch ||
-        d->owner.truncated.mark_at_removal >= scan->batch)
+        d->wals->truncated.mark_at_removal >= scan->batch)
         return LOG_GAP_DAMAGE;
     /* Further away no start has looked, so it may be from a life before the last. */
     return behind->offset - scan->offset <= BATCH_MAX ? LOG_GAP_LOST
@@ -97,7 +110,7 @@ log_gap_log_proves(const struct store *d, const struct scan_source *source,
     enum scanned got;
     bool proves;
 
-    if (truncated_durable_mark(&d->owner.truncated) >= wanted)
+    if (truncated_durable_mark(&d->wals->truncated) >= wanted)
         return true;
     wal_scan_begin(&scan, source, STORE_ALIGN, first_batch, epoch);
     got = wal_scan_next(&scan, NULL);
@@ -115,16 +128,16 @@ log_gap_log_proves(const struct store *d, const struct scan_source *source,
 void
 log_gap_begin_after(struct store *d, uint64_t batch)
 {
-    const struct truncated *r = &d->owner.truncated;
+    const struct truncated *r = &d->wals->truncated;
 
-    d->owner.after_gap = truncated_gap_before(r, batch);
-    d->owner.after_damage = r->damaged != 0 && r->damaged <= batch;
+    d->recovery->after_gap = truncated_gap_before(r, batch);
+    d->recovery->after_damage = r->damaged != 0 && r->damaged <= batch;
 }
 
 bool
 log_gap_hides(const struct store *d, const struct log_record *m)
 {
-    return d->owner.after_gap && m->kind == LOG_RECORD_IN_DOUBT_CLEAR;
+    return d->recovery->after_gap && m->kind == LOG_RECORD_IN_DOUBT_CLEAR;
 }
 
 static enum err
@@ -152,7 +165,8 @@ enum err
 log_gap_relocated(struct changes *c, const struct log_record *m,
                   const struct entry *entry, struct errbuf *eb)
 {
-    if (!c->disk->owner.after_damage || m->kind != LOG_RECORD_RELOCATED || m->part > 0)
+    if (!c->disk->recovery->after_damage || m->kind != LOG_RECORD_RELOCATED ||
+        m->part > 0)
         return ERR_OK;
     return invalidate_entry(c, m->bucket, m->key, entry, eb);
 }

@@ -11,6 +11,10 @@
 #include "store/segment/scan.h"
 #include "store/wal/change.h"
 
+struct entry;
+struct log_record;
+struct store;
+
 enum log_gap {
     LOG_GAP_NONE,   /* nothing stands behind: the log ends here */
     LOG_GAP_LOST,   /* what is missing was never promised: the log goes on behind it */

@@ -1,12 +1,18 @@
 /* A log of which both are damaged: the header, and the first batch, which says the same. Any later batch says it as well,
  * where it is certain that it belongs to the log's present life. */
-#include "store/recover/recover.h"
 
 #include <inttypes.h>
 
 #include "base/log.h"
+#include "store/core/core.h"
+#include "store/record/format.h"
+#include "store/record/log_record.h"
+#include "store/recover/recover.h"
 #include "store/segment/scan.h"
 #include "store/segment/segment.h"
+#include "store/store_entry.h"
+#include "store/wal/truncated.h"
+#include "store/wal/wal.h"
 
 /* Is all of the first block zeros? So is that of a spare, whose batches are of its former life, and of one that was never
  * used. */
@@ -63,11 +69,11 @@ find_member(const struct segment *s, struct log_record *out, bool *found,
 static bool
 is_present(const struct store *d, const struct segment *s, const struct log_record *m)
 {
-    if (truncated_covers(&d->owner.truncated, s->class, m->batch, m->batch))
+    if (truncated_covers(&d->wals->truncated, s->class, m->batch, m->batch))
         return false;
     if (m->generation == 1)
         return true;
-    LIST_EACH(&d->owner.segments_of[s->class], n)
+    LIST_EACH(&d->segments->of_class[s->class], n)
     {
         const struct segment *o = LIST_ENTRY(n, struct segment, owner.of_class);
 

@@ -4,17 +4,24 @@
 
 #include "base/log.h"
 #include "rt/point.h"
+#include "store/core/core.h"
 #include "store/index/index.h"
 #include "store/index/key_filter.h"
+#include "store/index/memtable.h"
 #include "store/index/usage.h"
+#include "store/record/format.h"
+#include "store/record/log_record.h"
 #include "store/recover/recover_bodies.h"
+#include "store/recover/recovery.h"
 #include "store/recover/replay.h"
 #include "store/segment/body.h"
 #include "store/segment/segment.h"
 #include "store/segment/segment_list.h"
 #include "store/segment/space.h"
-#include "store/segment/wal_file.h"
+#include "store/store_entry.h"
 #include "store/wal/prepared.h"
+#include "store/wal/truncated.h"
+#include "store/wal/wal.h"
 
 /* ---- what files there are ---- */
 
@@ -58,8 +65,8 @@ open_segments(struct store *d, enum store_class class, const struct segment_list
         struct segment *s;
         enum err rc;
 
-        if (l->at[i].id >= d->owner.next_segment)
-            d->owner.next_segment = l->at[i].id + 1;
+        if (l->at[i].id >= d->segments->next_id)
+            d->segments->next_id = l->at[i].id + 1;
         if (l->at[i].kind == SEGMENT_ONE)
             continue;
         rc = segment_open(d, class, l->at[i].kind, l->at[i].id, &s, eb);
@@ -92,7 +99,7 @@ forget_removed_wals(struct store *d)
     const struct segment *oldest = replay_oldest_log(d, STORE_CACHED);
 
     if (oldest != NULL)
-        truncated_forget(&d->owner.truncated, STORE_CACHED, oldest->first_batch);
+        truncated_forget(&d->wals->truncated, STORE_CACHED, oldest->first_batch);
 }
 
 /* ---- the index ---- */
@@ -122,7 +129,7 @@ wal_is_lost(struct store *d, const struct wal_position *p)
 {
     if (p->batch == 0)
         return false;
-    LIST_EACH(&d->owner.segments_of[STORE_NATIVE], n)
+    LIST_EACH(&d->segments->of_class[STORE_NATIVE], n)
     {
         struct segment *s = LIST_ENTRY(n, struct segment, owner.of_class);
 
@@ -141,7 +148,7 @@ check_index_usable(struct store *d, struct index_checkpoint *checkpoint,
     enum err rc;
 
     if (wal_is_lost(d, native)) {
-        d->owner.wal_damaged = true;
+        d->wals->damaged = true;
         if (!d->o.rebuild)
             return err_set(eb, ERR_CORRUPT,
                            "the index knows changes up to group %" PRIu64
@@ -184,8 +191,8 @@ open_index(struct store *d, struct index_checkpoint *checkpoint, struct errbuf *
         return rc;
     if (state == INDEX_GOOD)
         return check_index_usable(d, checkpoint, eb);
-    if (!list_empty(&d->owner.segments_of[STORE_NATIVE]) ||
-        !list_empty(&d->owner.segments_of[STORE_CACHED]))
+    if (!list_empty(&d->segments->of_class[STORE_NATIVE]) ||
+        !list_empty(&d->segments->of_class[STORE_CACHED]))
         LOG(LOG_WARN, "store.index_lost", "the index is rebuilt from the logs",
             L_TEXT("disk", rt_dir_path(d->root)),
             L_TEXT("why", state == INDEX_EMPTY ? "there was none" : "it was of no use"));
@@ -226,7 +233,7 @@ log_bytes(struct store *d, enum store_class class, const struct wal_position *fr
 {
     uint64_t sum = 0;
 
-    LIST_EACH(&d->owner.segments_of[class], n)
+    LIST_EACH(&d->segments->of_class[class], n)
     {
         struct segment *s = LIST_ENTRY(n, struct segment, owner.of_class);
 
@@ -255,7 +262,7 @@ check_for_logs(struct store *d, const struct segment_list *l, struct errbuf *eb)
         if (rc != ERR_OK)
             return rc;
         if (old && d->o.rebuild)
-            d->owner.wal_damaged = true;
+            d->wals->damaged = true;
         else if (old)
             return err_set(eb, ERR_CORRUPT,
                            "there are bodies (native/%s), but no native log that says "
@@ -275,7 +282,7 @@ remember_damage(struct store *d, bool before, struct errbuf *eb)
         "forebay disk rebuild --from-bodies brings them back; forebay disk check "
         "--repair --drop-damaged gives them up.\n";
 
-    if (before || !d->owner.wal_damaged)
+    if (before || !d->wals->damaged)
         return ERR_OK;
     return rt_file_store(d->state, RECOVER_ORPHANS, text, sizeof text - 1, 0600, eb);
 }
@@ -300,10 +307,10 @@ make_first_log(struct store *d, struct errbuf *eb)
 {
     enum err rc;
 
-    if (d->read_only || d->o.rebuild || d->owner.wal_damaged ||
-        d->owner.log[STORE_NATIVE].now != NULL)
+    if (d->read_only || d->o.rebuild || d->wals->damaged ||
+        d->wals->of[STORE_NATIVE].now != NULL)
         return ERR_OK;
-    if (d->owner.spare[STORE_NATIVE] == NULL && !space_is_tight(d->space) &&
+    if (d->segments->spare[STORE_NATIVE] == NULL && !space_is_tight(d->space) &&
         segment_make_spare(d, STORE_NATIVE, NULL, NULL) != ERR_OK)
         LOG0(LOG_DEBUG, "store.wal_prealloc_failed",
              "the first log is not written ahead");
@@ -321,9 +328,9 @@ recover_disk(struct store *d, struct errbuf *eb)
     bool unusable[STORE_CLASSES_] = {0};
     enum err rc = ERR_OK;
 
-    d->owner.wal_damaged = damaged;
-    d->owner.next_segment = 1;
-    rc = truncated_load(d->state, &d->owner.truncated, eb);
+    d->wals->damaged = damaged;
+    d->segments->next_id = 1;
+    rc = truncated_load(d->state, &d->wals->truncated, eb);
     for (unsigned c = 0; rc == ERR_OK && c < STORE_CLASSES_; c++) {
         rc = segment_list_read(&found[c], d->dir[c], NULL, NULL, eb);
         if (rc == ERR_OK)
@@ -348,15 +355,15 @@ recover_disk(struct store *d, struct errbuf *eb)
     if (rc == ERR_OK)
         index_replaying(d->index, true);
     for (unsigned c = 0; c < STORE_CLASSES_; c++) {
-        d->owner.log[c].end =
-            checkpoint.log[c]; /* a flush in the middle covers no less */
-        d->owner.log[c].checkpoint = checkpoint.log[c];
+        d->wals->of[c].end = checkpoint.log[c]; /* a flush in the middle covers no less */
+        d->wals->of[c].checkpoint = checkpoint.log[c];
         if (rc == ERR_OK)
-            d->owner.to_replay += log_bytes(d, (enum store_class)c, &checkpoint.log[c]);
+            d->recovery->to_replay +=
+                log_bytes(d, (enum store_class)c, &checkpoint.log[c]);
     }
-    d->owner.key_filter = key_filter_new(d->owner.to_replay);
+    d->key_filter = key_filter_new(d->recovery->to_replay);
     if (rc == ERR_OK && covers_nothing(d, &checkpoint))
-        key_filter_complete(d->owner.key_filter);
+        key_filter_complete(d->key_filter);
     for (unsigned c = 0; rc == ERR_OK && c < STORE_CLASSES_; c++)
         rc = replay_class(d, (enum store_class)c, &checkpoint.log[c], eb);
     memtable_replaying(d->memtable, false);
@@ -365,8 +372,8 @@ recover_disk(struct store *d, struct errbuf *eb)
     POINT(START_REPLAYED);
     if (rc == ERR_OK)
         rc = remember_damage(d, damaged, eb);
-    d->owner.wal_lost = d->owner.wal_damaged;
-    d->owner.wal_damaged |=
+    d->recovery->wal_lost = d->wals->damaged;
+    d->wals->damaged |=
         d->o.rebuild; /* nothing is given back before somebody has looked */
     for (unsigned c = 0; rc == ERR_OK && c < STORE_CLASSES_; c++) {
         rc = recover_bodies(d, (enum store_class)c, eb);
@@ -378,10 +385,11 @@ recover_disk(struct store *d, struct errbuf *eb)
         segment_list_fini(&found[c]);
     if (rc == ERR_OK)
         rc = make_first_log(d, eb);
-    if (rc == ERR_OK && d->owner.given_back > 0)
+    if (rc == ERR_OK && d->recovery->given_back > 0)
         LOG(LOG_INFO, "store.uncommitted_freed",
             "places of bodies that were never committed",
-            L_TEXT("disk", rt_dir_path(d->root)), L_U64("count", d->owner.given_back));
+            L_TEXT("disk", rt_dir_path(d->root)),
+            L_U64("count", d->recovery->given_back));
     POINT(START_READY);
     return rc;
 }

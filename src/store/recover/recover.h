@@ -2,7 +2,9 @@
  * their end; there is no other recovery. Home; may switch. docs/formats.md, section 6.
  */
 #pragma once
-#include "store/internal.h"
+#include "store/core/core.h"
+
+struct segment;
 
 /* In DISK/.forebay: changes of the native log were lost, so bodies without a record are kept. */
 #define RECOVER_ORPHANS "orphans"

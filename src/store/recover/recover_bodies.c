@@ -1,14 +1,24 @@
 /* Bodies after the replay: those without a record are given back, and where the next one goes. */
+
 #include "store/recover/recover_bodies.h"
 
 #include "rt/point.h"
+#include "store/core/core.h"
 #include "store/gc/punch.h"
+#include "store/index/entry.h"
 #include "store/index/find.h"
 #include "store/index/index.h"
+#include "store/record/format.h"
+#include "store/record/log_record.h"
+#include "store/recover/recovery.h"
 #include "store/recover/replay.h"
 #include "store/segment/body.h"
 #include "store/segment/scan.h"
+#include "store/segment/segment.h"
+#include "store/store_entry.h"
+#include "store/store_health.h"
 #include "store/wal/prepared.h"
+#include "store/wal/wal.h"
 
 /* Has the body of this header a record? Unknown counts as yes: space is lost, never data. */
 static enum err
@@ -47,7 +57,7 @@ has_record(struct store *d, const struct log_record *m, bool *out, struct errbuf
 static bool
 keeps_orphans(const struct store *d, const struct log_record *m)
 {
-    return (d->owner.wal_damaged || d->o.rebuild ||
+    return (d->wals->damaged || d->o.rebuild ||
             index_trust(d->index) != STORE_INDEX_PROVEN) &&
            m->kind == LOG_RECORD_BODY;
 }
@@ -81,7 +91,7 @@ walk_places(struct store *d, struct segment *s, struct errbuf *eb)
             /* As with the log: were it lost, what comes behind it would seem to be free. */
             rc = rt_write(s->file, at, buf, 0, BODY_HEAD, RT_WRITE, eb);
         } else if (rc == ERR_OK && m.kind != LOG_RECORD_DEAD) {
-            d->owner.given_back++;
+            d->recovery->given_back++;
             rc = body_mark_dead(s, m.offset, &m.content, m.span, RT_WRITE, eb);
             POINT(START_BURIED);
         }
@@ -107,7 +117,7 @@ recover_bodies(struct store *d, enum store_class class, struct errbuf *eb)
     struct segment *newest = NULL;
     enum err rc;
 
-    LIST_EACH(&d->owner.segments_of[class], n)
+    LIST_EACH(&d->segments->of_class[class], n)
     {
         struct segment *s = LIST_ENTRY(n, struct segment, owner.of_class);
 
@@ -118,7 +128,7 @@ recover_bodies(struct store *d, enum store_class class, struct errbuf *eb)
         return ERR_OK;
     rc = walk_places(d, newest, eb);
     if (rc == ERR_OK)
-        d->owner.bodies[class] = segment_ref(newest);
+        d->segments->bodies[class] = segment_ref(newest);
     return rc;
 }
 
@@ -129,7 +139,8 @@ count_single(struct store *d, enum store_class class, uint32_t id, struct errbuf
     enum err rc = segment_size(d, class, id, &size, eb);
 
     if (rc == ERR_OK)
-        atomic_fetch_add(&d->used_bytes[class], size - MIN(size, 2 * STORE_ALIGN));
+        atomic_fetch_add(&d->segments->used_bytes[class],
+                         size - MIN(size, 2 * STORE_ALIGN));
     return rc == ERR_NOT_FOUND ? ERR_OK : rc;
 }
 
@@ -152,7 +163,7 @@ recover_single(struct store *d, enum store_class class, const struct segment_lis
                 return rc;
             continue;
         }
-        if ((d->owner.wal_damaged || d->o.rebuild) && class == STORE_NATIVE &&
+        if ((d->wals->damaged || d->o.rebuild) && class == STORE_NATIVE &&
             (rc == ERR_OK || rc == ERR_NOT_FOUND))
             continue;
         if ((rc == ERR_OK || rc == ERR_NOT_FOUND) &&
@@ -168,7 +179,7 @@ recover_single(struct store *d, enum store_class class, const struct segment_lis
         if (rc == ERR_OK || rc == ERR_NOT_FOUND)
             rc = segment_remove(d, class, SEGMENT_ONE, l->at[i].id, eb);
         if (rc == ERR_OK)
-            d->owner.given_back++;
+            d->recovery->given_back++;
         else if (rc !=
                  ERR_NOT_FOUND) /* the replay's own flush may have been there first */
             return rc;
@@ -180,12 +191,12 @@ recover_single(struct store *d, enum store_class class, const struct segment_lis
 void
 recover_count_shared(struct store *d, enum store_class class)
 {
-    LIST_EACH(&d->owner.segments_of[class], n)
+    LIST_EACH(&d->segments->of_class[class], n)
     {
         struct segment *s = LIST_ENTRY(n, struct segment, owner.of_class);
-        bool open = s == d->owner.log[class].now || s == d->owner.bodies[class];
+        bool open = s == d->wals->of[class].now || s == d->segments->bodies[class];
 
         s->owner.counted = (open ? s->owner.used : s->owner.size) - STORE_ALIGN;
-        atomic_fetch_add(&d->used_bytes[class], s->owner.counted);
+        atomic_fetch_add(&d->segments->used_bytes[class], s->owner.counted);
     }
 }

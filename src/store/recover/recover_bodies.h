@@ -1,6 +1,9 @@
 /* recover_bodies: what a start does with bodies once the logs are replayed. Home; may switch. */
 #pragma once
 #include "store/segment/segment_list.h"
+#include "store/store_entry.h"
+
+struct store;
 
 /* The newest segment of many bodies: where the next one goes, and which places have no record. */
 enum err recover_bodies(struct store *d, enum store_class class,

@@ -4,11 +4,22 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "store/core/core.h"
+#include "store/index/index.h"
 #include "store/index/key_filter.h"
+#include "store/index/memtable.h"
+#include "store/index/run.h"
+#include "store/record/format.h"
+#include "store/record/log_record.h"
 #include "store/recover/log_gap.h"
+#include "store/recover/recovery.h"
+#include "store/segment/scan.h"
 #include "store/segment/scan_readahead.h"
 #include "store/segment/segment.h"
+#include "store/store_entry.h"
 #include "store/wal/change.h"
+#include "store/wal/truncated.h"
+#include "store/wal/wal.h"
 
 #define KEYS_AHEAD     8u
 #define REPLAY_TELL_NS 10000000000u /* a long replay is said in the log */
@@ -18,7 +29,7 @@ log_of(struct store *d, enum store_class class, uint64_t batch)
 {
     struct segment *found = NULL;
 
-    LIST_EACH(&d->owner.segments_of[class], n)
+    LIST_EACH(&d->segments->of_class[class], n)
     {
         struct segment *s = LIST_ENTRY(n, struct segment, owner.of_class);
 
@@ -34,7 +45,7 @@ replay_oldest_log(struct store *d, enum store_class class)
 {
     struct segment *found = NULL;
 
-    LIST_EACH(&d->owner.segments_of[class], n)
+    LIST_EACH(&d->segments->of_class[class], n)
     {
         struct segment *s = LIST_ENTRY(n, struct segment, owner.of_class);
 
@@ -61,11 +72,10 @@ expect_keys(const struct store *d, const struct wal_scan *scan, uint32_t from,
 {
     const struct run *gathered = memtable_gathered(d->memtable);
 
-    for (uint32_t i = from; d->owner.key_filter != NULL && i < MIN(to, scan->count);
-         i++) {
+    for (uint32_t i = from; d->key_filter != NULL && i < MIN(to, scan->count); i++) {
         if (scan->records[i].entry == NULL)
             continue;
-        key_filter_prefetch(d->owner.key_filter, scan->records[i].key_hash);
+        key_filter_prefetch(d->key_filter, scan->records[i].key_hash);
         if (gathered != NULL)
             run_gather_expect(gathered, scan->records[i].key_hash);
     }
@@ -100,7 +110,7 @@ replay_batch(struct store *d, struct changes *c, const struct wal_scan *scan,
 void
 replay_set_end(struct replaying *r, uint64_t before)
 {
-    struct wal *log = &r->disk->owner.log[r->changes->class];
+    struct wal *log = &r->disk->wals->of[r->changes->class];
     const struct wal_scan *scan = &r->scan;
 
     log->end = (struct wal_position){.generation = scan->source.generation,
@@ -124,16 +134,16 @@ next_batch(struct replaying *r, struct errbuf *eb)
 {
     struct store *d = r->disk;
     struct wal_scan *scan = &r->scan;
-    enum scanned got = scan_readahead_take(d->owner.scan_readahead, scan, eb);
+    enum scanned got = scan_readahead_take(d->recovery->scan_readahead, scan, eb);
 
     if (got != SCAN_MORE)
         return got;
     got = wal_scan_next(scan, eb);
     if (got == SCAN_BATCH)
         return got;
-    if (d->owner.scan_readahead !=
+    if (d->recovery->scan_readahead !=
         NULL) { /* nothing may be missed for want of its buffers */
-        scan_readahead_end(&d->owner.scan_readahead);
+        scan_readahead_end(&d->recovery->scan_readahead);
         got = wal_scan_next(scan, eb);
     }
     return got == SCAN_END ? replay_after_gap(r, eb) : got;
@@ -142,18 +152,19 @@ next_batch(struct replaying *r, struct errbuf *eb)
 static void
 tell_progress(struct store *d, uint64_t bytes)
 {
-    uint64_t step = MIB(8), before = d->owner.replayed / step;
+    uint64_t step = MIB(8), before = d->recovery->replayed / step;
 
-    d->owner.replayed += bytes;
-    if (rt_now_ns() - d->owner.replay_told_ns > REPLAY_TELL_NS) {
-        if (d->owner.replay_told_ns != 0)
+    d->recovery->replayed += bytes;
+    if (rt_now_ns() - d->recovery->replay_told_ns > REPLAY_TELL_NS) {
+        if (d->recovery->replay_told_ns != 0)
             LOG(LOG_INFO, "store.replaying", "the log is read; it takes a while",
-                L_TEXT("disk", rt_dir_path(d->root)), L_U64("bytes", d->owner.replayed),
-                L_U64("of", d->owner.to_replay));
-        d->owner.replay_told_ns = rt_now_ns();
+                L_TEXT("disk", rt_dir_path(d->root)),
+                L_U64("bytes", d->recovery->replayed),
+                L_U64("of", d->recovery->to_replay));
+        d->recovery->replay_told_ns = rt_now_ns();
     }
-    if (d->o.on_replay != NULL && d->owner.replayed / step != before)
-        d->o.on_replay(d->o.on_replay_arg, d->owner.replayed, d->owner.to_replay);
+    if (d->o.on_replay != NULL && d->recovery->replayed / step != before)
+        d->o.on_replay(d->o.on_replay_arg, d->recovery->replayed, d->recovery->to_replay);
 }
 
 static struct segment *next_log(struct replaying *r);
@@ -162,7 +173,7 @@ static struct segment *next_log(struct replaying *r);
 static bool
 gap_is_known(const struct store *d, enum store_class class, const struct segment *next)
 {
-    return truncated_covers(&d->owner.truncated, class, d->owner.log[class].next_batch,
+    return truncated_covers(&d->wals->truncated, class, d->wals->of[class].next_batch,
                             next->first_batch - 1);
 }
 
@@ -171,7 +182,7 @@ gap_is_known(const struct store *d, enum store_class class, const struct segment
 static enum err
 bridge_gap(struct replaying *r, const struct segment *next, struct errbuf *eb)
 {
-    struct wal *log = &r->disk->owner.log[r->changes->class];
+    struct wal *log = &r->disk->wals->of[r->changes->class];
     enum err rc = ERR_OK;
 
     if (next->first_batch <= log->next_batch)
@@ -202,7 +213,7 @@ end_of_segment(struct segment *s, const struct wal_scan *scan, enum scanned got,
 static bool
 is_last_log(struct store *d, enum store_class class, const struct segment *s)
 {
-    LIST_EACH(&d->owner.segments_of[class], n)
+    LIST_EACH(&d->segments->of_class[class], n)
     {
         const struct segment *other = LIST_ENTRY(n, struct segment, owner.of_class);
 
@@ -263,7 +274,7 @@ replay_segment(struct replaying *r, uint64_t offset, uint64_t *epoch,
 
     r->again = offset;
     r->last = is_last_log(d, class, s);
-    wal_scan_begin(&r->scan, &source, offset, d->owner.log[class].next_batch, *epoch);
+    wal_scan_begin(&r->scan, &source, offset, d->wals->of[class].next_batch, *epoch);
     rc = replay_batches(r, &got, eb);
     s->owner.used = r->scan.offset;
     *epoch = r->scan.epoch;
@@ -294,7 +305,7 @@ wal_scan_next_batch(struct replaying *r, uint64_t batch)
 {
     struct segment *next = NULL;
 
-    LIST_EACH(&r->disk->owner.segments_of[r->changes->class], n)
+    LIST_EACH(&r->disk->segments->of_class[r->changes->class], n)
     {
         struct segment *later = LIST_ENTRY(n, struct segment, owner.of_class);
 
@@ -313,7 +324,7 @@ next_log(struct replaying *r)
 {
     struct store *d = r->disk;
     enum store_class class = r->changes->class;
-    uint64_t wanted = d->owner.log[class].next_batch;
+    uint64_t wanted = d->wals->of[class].next_batch;
     struct segment *next = log_of(d, class, wanted);
 
     if (next != NULL && next != r->segment)
@@ -346,7 +357,7 @@ begin_readahead(struct store *d, enum store_class class, const struct segment *f
     struct scan_readahead_wal *logs = NULL;
     uint32_t count = 0, room = 0;
 
-    LIST_EACH(&d->owner.segments_of[class], n)
+    LIST_EACH(&d->segments->of_class[class], n)
     {
         struct segment *s = LIST_ENTRY(n, struct segment, owner.of_class);
 
@@ -360,14 +371,14 @@ begin_readahead(struct store *d, enum store_class class, const struct segment *f
         logs[count++] = (struct scan_readahead_wal){
             .source = source_of(d, s),
             .offset = s == first ? offset : STORE_ALIGN,
-            .batch = s == first ? d->owner.log[class].next_batch : s->first_batch};
+            .batch = s == first ? d->wals->of[class].next_batch : s->first_batch};
     }
     if (count < 2) {
         free(logs);
         return;
     }
     qsort(logs, count, sizeof *logs, compare_logs);
-    d->owner.scan_readahead =
+    d->recovery->scan_readahead =
         scan_readahead_begin(logs, count, class, replay_search_bytes(d));
 }
 
@@ -375,7 +386,7 @@ enum err
 replay_class(struct store *d, enum store_class class, const struct wal_position *from,
              struct errbuf *eb)
 {
-    struct wal *log = &d->owner.log[class];
+    struct wal *log = &d->wals->of[class];
     struct changes *c = changes_new(d, class);
     uint64_t offset = STORE_ALIGN, epoch = 0;
     struct background_flush beside = {.disk = d};
@@ -410,8 +421,8 @@ replay_class(struct store *d, enum store_class class, const struct wal_position 
         s = segment_ref(next);
         offset = STORE_ALIGN;
     }
-    scan_readahead_end(&d->owner.scan_readahead);
-    replay_chains_free(&d->owner.chains);
+    scan_readahead_end(&d->recovery->scan_readahead);
+    replay_chains_free(&d->recovery->chains);
     ended = background_flush_end(&beside, rc == ERR_OK ? eb : NULL);
     if (rc == ERR_OK)
         rc = ended;
@@ -420,6 +431,8 @@ replay_class(struct store *d, enum store_class class, const struct wal_position 
     if (rc == ERR_OK)
         log->synced_batch = MAX(log->synced_batch, log->next_batch - 1);
     log->full = s != NULL && (s->owner.headless || r.cut_off);
+    if (s != NULL)
+        s->owner.current = true;
     log->now = s; /* the reference goes along; NULL: the first batch makes one */
     changes_free(&c);
     return rc == ERR_OK && r.cut_off ? replay_start_new_wal(d, eb) : rc;

@@ -3,10 +3,16 @@
  */
 #pragma once
 #include "store/segment/scan.h"
+#include "store/store_entry.h"
 #include "store/wal/change.h"
 #include "store/wal/flush.h"
 
-/* Afterwards d->owner.log[class] is where the next batch goes. `from`: what the index covers. */
+struct log_record;
+struct segment;
+struct store;
+struct wal_position;
+
+/* Afterwards d->wals->of[class] is where the next batch goes. `from`: what the index covers. */
 enum err replay_class(struct store *d, enum store_class class,
                       const struct wal_position *from, struct errbuf *eb) MUST_CHECK;
 struct segment *replay_oldest_log(struct store *d, enum store_class class); /* borrowed */

@@ -4,15 +4,21 @@
  * Payload and sums are read. And the headers, from the first place of a shared segment on, must lead to the body's own final
  * one: where they do not, the start takes its place for one that nobody has, and gives it out again (recover_bodies.c).
  */
-#include <stdlib.h>
-
+#include "store/core/core.h"
+#include "store/index/entry.h"
 #include "store/index/find.h"
+#include "store/record/format.h"
+#include "store/record/log_record.h"
 #include "store/record/manifest.h"
 #include "store/recover/log_gap.h"
+#include "store/recover/recovery.h"
 #include "store/recover/replay.h"
 #include "store/segment/read.h"
 #include "store/segment/scan.h"
 #include "store/segment/segment.h"
+#include "store/store_entry.h"
+#include "store/wal/change.h"
+#include <stdlib.h>
 
 #define CHAINS 8u /* segments whose places are remembered */
 
@@ -95,11 +101,11 @@ static enum err
 chain_of(struct store *d, const struct scan_source *source, const struct chain **out,
          struct errbuf *eb)
 {
-    struct chains *c = d->owner.chains;
+    struct chains *c = d->recovery->chains;
     struct chain *mine;
 
     if (c == NULL)
-        c = d->owner.chains = xcalloc(1, sizeof *c);
+        c = d->recovery->chains = xcalloc(1, sizeof *c);
     for (uint32_t i = 0; i < CHAINS; i++) {
         *out = &c->at[i];
         if (c->at[i].segment == source->segment)

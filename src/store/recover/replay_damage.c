@@ -1,12 +1,22 @@
 /* Where a log does not go on as it should: damage in the native one, holes in the cached one (gap.h). */
-#include "store/recover/replay.h"
 
 #include "base/log.h"
 #include "base/metrics.h"
+#include "store/core/core.h"
+#include "store/index/index.h"
+#include "store/record/format.h"
+#include "store/record/log_record.h"
 #include "store/recover/log_gap.h"
+#include "store/recover/recovery.h"
+#include "store/recover/replay.h"
+#include "store/segment/scan.h"
 #include "store/segment/segment.h"
-#include "store/segment/wal_file.h"
+#include "store/store_entry.h"
+#include "store/wal/change.h"
 #include "store/wal/durable_mark.h"
+#include "store/wal/flush.h"
+#include "store/wal/truncated.h"
+#include "store/wal/wal.h"
 
 /* Groups of the native log are synced one by one: where a later one stands, this one was acknowledged. What it said
  * is lost; what follows is not. The check names it. */
@@ -58,7 +68,7 @@ invalidate_cached(struct replaying *r, struct errbuf *eb)
     struct store *d = r->disk;
     enum err rc = replay_rewrite(r, r->scan.offset, eb);
 
-    d->owner.truncated.damaged = MAX(d->owner.truncated.damaged, r->scan.batch);
+    d->wals->truncated.damaged = MAX(d->wals->truncated.damaged, r->scan.batch);
     if (rc == ERR_OK)
         rc = truncated_persist(d, eb);
     LOG(LOG_ERROR, "store.cache_invalidated",
@@ -66,7 +76,7 @@ invalidate_cached(struct replaying *r, struct errbuf *eb)
         L_TEXT("disk", rt_dir_path(d->root)));
     if (rc == ERR_OK)
         rc = log_gap_invalidate(d, r->changes, flush, r, eb);
-    d->owner.after_gap = d->owner.after_damage = true;
+    d->recovery->after_gap = d->recovery->after_damage = true;
     return rc;
 }
 
@@ -81,7 +91,7 @@ replay_salvage(struct replaying *r, uint64_t to, uint64_t below, struct errbuf *
     report_damage(r);
     rc = wal_scan_salvage(&r->scan, to, below, apply_salvaged, r->changes, &whole, eb);
     if (r->changes->class == STORE_NATIVE)
-        d->owner.wal_damaged |= !whole;
+        d->wals->damaged |= !whole;
     else if (rc == ERR_OK && !whole)
         rc = invalidate_cached(r, eb);
     return rc;
@@ -90,7 +100,7 @@ replay_salvage(struct replaying *r, uint64_t to, uint64_t below, struct errbuf *
 enum err
 replay_lost_end(struct replaying *r, struct errbuf *eb)
 {
-    struct wal *log = &r->disk->owner.log[r->changes->class];
+    struct wal *log = &r->disk->wals->of[r->changes->class];
     uint64_t there = r->changes->class == STORE_CACHED
                          ? log_gap_lost_end(r->disk, log->next_batch)
                          : 0;
@@ -109,7 +119,7 @@ replay_lost_end(struct replaying *r, struct errbuf *eb)
 enum err
 replay_start_new_wal(struct store *d, struct errbuf *eb)
 {
-    struct wal *log = &d->owner.log[STORE_CACHED];
+    struct wal *log = &d->wals->of[STORE_CACHED];
     enum err rc = wal_reserve(d, STORE_CACHED, STORE_ALIGN, eb);
 
     if (rc != ERR_OK)
@@ -154,13 +164,13 @@ record_lost_groups(struct replaying *r, const struct wal_scan_next_batch *behind
                    struct errbuf *eb)
 {
     struct store *d = r->disk;
-    struct truncated *known = &d->owner.truncated;
+    struct truncated *known = &d->wals->truncated;
     uint64_t first = r->scan.batch, last = behind->batch - 1;
 
     LOG(LOG_INFO, "store.wal_gap", "what a power cut took was promised to nobody",
         L_U64("segment", r->segment->id), L_U64("offset", r->scan.offset),
         L_U64("group", first), L_U64("behind", behind->batch));
-    d->owner.after_gap = true;
+    d->recovery->after_gap = true;
     if (truncated_covers_lost(known, first, last))
         return ERR_OK;
     truncated_add_lost(known, first, last);

@@ -1,15 +1,20 @@
 /* What a replay has read becomes durable, and gets into the index beside the reading. */
-#include "store/recover/replay.h"
 
+#include "store/core/core.h"
 #include "store/index/index.h"
+#include "store/record/format.h"
+#include "store/recover/replay.h"
 #include "store/segment/segment.h"
+#include "store/store_entry.h"
+#include "store/wal/flush.h"
+#include "store/wal/wal.h"
 
 /* What replay has read may be in the page cache only (the process died, the machine did not): it is synced before
  * the index names it. Cached bodies were, one by one; here the log, and the folders. */
 static enum err
 sync_replayed(struct store *d, struct segment *log, uint64_t batch, struct errbuf *eb)
 {
-    struct wal *native = &d->owner.log[STORE_NATIVE];
+    struct wal *native = &d->wals->of[STORE_NATIVE];
     enum err rc = rt_sync(log->file, eb);
 
     if (rc == ERR_OK)
@@ -65,7 +70,7 @@ background_flush_begin(struct background_flush *b, struct segment *log, struct e
 enum err
 replay_flush(struct store *d, struct segment *log, struct errbuf *eb)
 {
-    enum err rc = sync_replayed(d, log, d->owner.log[STORE_NATIVE].next_batch - 1, eb);
+    enum err rc = sync_replayed(d, log, d->wals->of[STORE_NATIVE].next_batch - 1, eb);
 
     return rc == ERR_OK ? flush_round(d, eb) : rc;
 }

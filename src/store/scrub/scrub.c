@@ -8,8 +8,18 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "rt/point.h"
+#include "store/core/core.h"
 #include "store/health/health.h"
+#include "store/index/entry.h"
+#include "store/index/find.h"
+#include "store/index/index.h"
+#include "store/index/list.h"
+#include "store/record/format.h"
 #include "store/segment/read.h"
+#include "store/segment/segment.h"
+#include "store/store_entry.h"
+#include "store/store_health.h"
+#include "store/store_write.h"
 #include "store/wal/flush.h"
 
 #define STATE_FILE      "scrub"
@@ -55,8 +65,8 @@ pass_ms(const struct scrub *s)
 static uint64_t
 all_bytes(const struct store *d)
 {
-    return atomic_load(&d->used_bytes[STORE_NATIVE]) +
-           atomic_load(&d->used_bytes[STORE_CACHED]);
+    return atomic_load(&d->segments->used_bytes[STORE_NATIVE]) +
+           atomic_load(&d->segments->used_bytes[STORE_CACHED]);
 }
 
 /* Four fifths of the time of a pass, or the full rate. */

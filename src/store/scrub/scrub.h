@@ -19,7 +19,9 @@
  * Fibers: one, on the owner loop. On disk: docs/formats.md, section "scrub".
  */
 #pragma once
-#include "store/internal.h"
+#include "store/core/core.h"
+#include "store/store_entry.h"
+#include "store/store_health.h"
 
 struct scrub;
 

@@ -1,5 +1,7 @@
 /* The index held against what was counted when it was written, a piece at a time. */
 #include "rt/fiber.h"
+#include "store/core/core.h"
+#include "store/index/index.h"
 #include "store/scrub/scrub.h"
 
 #define BUSY_MS 20u

@@ -1,8 +1,13 @@
 /* One version of an object, read from the disk as if nobody had ever read it. */
+
+#include "store/core/core.h"
 #include "store/record/block.h"
+#include "store/record/format.h"
 #include "store/record/manifest.h"
 #include "store/scrub/scrub.h"
 #include "store/segment/read.h"
+#include "store/store_entry.h"
+#include "store/store_read.h"
 
 #define STEP MIB(1)
 

@@ -2,6 +2,8 @@
 #include <string.h>
 
 #include "store/scrub/scrub.h"
+#include "store/store_entry.h"
+#include "store/store_health.h"
 #include "wire/record.h"
 
 #define KIND    96

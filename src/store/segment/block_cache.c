@@ -11,6 +11,8 @@
 #include "base/metrics.h"
 #include "rt/bigmem.h"
 #include "rt/sendable.h"
+#include "store/store_block_cache.h"
+#include "store/store_entry.h"
 
 #define WAYS          8u     /* places a piece may have in the table */
 #define BYTES_A_PIECE KIB(8) /* what the table is sized for */

@@ -9,6 +9,7 @@
  * A NULL block cache is fine everywhere: it holds nothing.
  */
 #pragma once
+#include "store/store_block_cache.h"
 #include "store/store_entry.h"
 
 #define BLOCK_CACHE_PIECE (256u << 10)
@@ -58,7 +59,3 @@ bool block_cache_wants(struct block_cache *h, const struct content_id *id,
 /* Copies verified bytes in; drops them when there is no place now. `len` at most BLOCK_CACHE_PIECE. */
 void block_cache_add(struct block_cache *h, const struct content_id *id, uint64_t piece,
                      const void *bytes, uint32_t len);
-/* Takes out what is wanted least until about `bytes` have gone back to the system; less where it is pinned. Any thread;
- * takes its time: on a worker. */
-void block_cache_shrink(struct block_cache *h, uint64_t bytes);
-uint64_t block_cache_bytes(const struct block_cache *h); /* of pieces in it */

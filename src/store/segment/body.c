@@ -6,7 +6,10 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "rt/point.h"
+#include "store/core/core.h"
 #include "store/record/block.h"
+#include "store/record/format.h"
+#include "store/record/log_record.h"
 #include "store/segment/body_internal.h"
 #include "store/segment/segment.h"
 #include "store/segment/space.h"
@@ -110,7 +113,7 @@ body_grow(struct body *b, uint64_t payload, struct errbuf *eb)
         space_ran_out(b->disk->space, "a body of unknown length grew");
     if (rc != ERR_OK)
         return rc;
-    atomic_fetch_add(&b->disk->used_bytes[b->class], want - have);
+    atomic_fetch_add(&b->disk->segments->used_bytes[b->class], want - have);
     b->segment->owner.size = want; /* its only writer is this one */
     b->span = want - 2 * STORE_ALIGN;
     return ERR_OK;

@@ -5,7 +5,12 @@
  * offsets of the payload that are multiples of 4 KiB.
  */
 #pragma once
+#include "rt/file.h"
 #include "store/record/log_record.h"
+#include "store/store_entry.h"
+
+struct segment;
+struct store;
 
 struct body {
     struct store *disk; /* borrowed */

@@ -2,6 +2,9 @@
 #pragma once
 #include "store/segment/body.h"
 
+struct log_record;
+struct segment;
+
 /* A buffer for one header of BODY_HEAD bytes; the caller owns it. */
 enum err body_head_buffer(struct iobuf **out, struct errbuf *eb) MUST_CHECK;
 /* A header of 4 KiB as it stands at `offset`: fills in where that is. */

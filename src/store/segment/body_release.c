@@ -1,5 +1,7 @@
 /* body_release: places whose body came to nothing. */
 #include "base/log.h"
+#include "store/core/core.h"
+#include "store/record/format.h"
 #include "store/segment/body.h"
 #include "store/segment/body_internal.h"
 #include "store/segment/segment.h"
@@ -22,7 +24,7 @@ body_release_shared(void *arg)
                         b->offset + 1)) /* nothing may come after what is written now */
         rc = rt_cond_wait(&s->owner.opened, DEADLINE_NEVER);
     if (rc == ERR_OK)
-        rc = rt_sem_acquire(&b->disk->owner.reserve, DEADLINE_NEVER);
+        rc = rt_sem_acquire(&b->disk->segments->reserve, DEADLINE_NEVER);
     if (rc != ERR_OK)
         return; /* the place stays; the next start finds it */
     s->owner.open_places--;
@@ -32,9 +34,9 @@ body_release_shared(void *arg)
     if (is_last && rc == ERR_OK) {
         s->owner.used = b->offset;
         s->owner.counted -= MIN(s->owner.counted, b->span);
-        atomic_fetch_sub(&b->disk->used_bytes[b->class], b->span);
+        atomic_fetch_sub(&b->disk->segments->used_bytes[b->class], b->span);
     }
-    rt_sem_release(&b->disk->owner.reserve);
+    rt_sem_release(&b->disk->segments->reserve);
     if (rc != ERR_OK)
         LOG(LOG_WARN, "store.release_failed",
             "a place without a body stays until the next start",
@@ -49,7 +51,7 @@ body_release_own(void *arg)
 
     segment_name(SEGMENT_ONE, b->segment->id, name);
     segment_discard(b->disk, b->class, name);
-    atomic_fetch_sub(&b->disk->used_bytes[b->class], b->span);
+    atomic_fetch_sub(&b->disk->segments->used_bytes[b->class], b->span);
 }
 
 void

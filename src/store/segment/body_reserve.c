@@ -6,10 +6,14 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "rt/point.h"
+#include "store/core/core.h"
+#include "store/record/format.h"
+#include "store/record/log_record.h"
 #include "store/segment/body.h"
 #include "store/segment/body_internal.h"
 #include "store/segment/segment.h"
 #include "store/segment/space.h"
+#include "store/store_entry.h"
 
 #define BODY_BYTES_LEAST MIB(64) /* of a shared segment, while the disk holds little */
 
@@ -83,7 +87,7 @@ reserve_own(struct body *b, uint64_t size, struct errbuf *eb)
         return rc;
     }
     b->offset = STORE_ALIGN;
-    atomic_fetch_add(&b->disk->used_bytes[b->class], b->span);
+    atomic_fetch_add(&b->disk->segments->used_bytes[b->class], b->span);
     open = open_head(b);
     rc = body_head_write_from(io, b->segment, b->offset, &open, RT_WRITE, eb);
     if (rc == ERR_OK && b->class == STORE_NATIVE)
@@ -121,7 +125,7 @@ cut_end(struct segment *s)
 static enum err
 shared_segment(struct store *d, enum store_class class, uint64_t span, struct errbuf *eb)
 {
-    struct segment *s = d->owner.bodies[class], *next;
+    struct segment *s = d->segments->bodies[class], *next;
     enum err rc;
 
     if (s != NULL && !s->doomed && s->owner.used + span + STORE_ALIGN <= s->owner.size)
@@ -132,8 +136,8 @@ shared_segment(struct store *d, enum store_class class, uint64_t span, struct er
         return rc;
     if (s != NULL && !s->doomed)
         cut_end(s);
-    segment_drop(&d->owner.bodies[class]);
-    d->owner.bodies[class] = next;
+    segment_drop(&d->segments->bodies[class]);
+    d->segments->bodies[class] = next;
     return ERR_OK;
 }
 
@@ -142,7 +146,7 @@ static enum err
 take_place(struct body *b, uint64_t size, struct errbuf *eb)
 {
     struct store *d = b->disk;
-    enum err rc = rt_sem_acquire(&d->owner.reserve, DEADLINE_NEVER);
+    enum err rc = rt_sem_acquire(&d->segments->reserve, DEADLINE_NEVER);
 
     if (rc != ERR_OK)
         return err_set(eb, rc, "gave up waiting for a place");
@@ -150,16 +154,16 @@ take_place(struct body *b, uint64_t size, struct errbuf *eb)
     b->room = size;
     rc = shared_segment(d, b->class, b->span, eb);
     if (rc == ERR_OK) {
-        struct segment *s = d->owner.bodies[b->class];
+        struct segment *s = d->segments->bodies[b->class];
 
         b->segment = segment_ref(s);
         b->offset = s->owner.used;
         s->owner.used += b->span;
         s->owner.counted += b->span;
         s->owner.open_places++;
-        atomic_fetch_add(&d->used_bytes[b->class], b->span);
+        atomic_fetch_add(&d->segments->used_bytes[b->class], b->span);
     }
-    rt_sem_release(&d->owner.reserve);
+    rt_sem_release(&d->segments->reserve);
     return rc;
 }
 
@@ -228,7 +232,7 @@ reserve_on_owner(void *arg)
 {
     struct reserve_job *j = arg;
 
-    if (!j->body->disk->owner.open)
+    if (!j->body->disk->open)
         j->rc = err_set(j->eb, ERR_CLOSED, "the disk is closing");
     else if (j->size == STORE_SIZE_UNKNOWN || j->size >= BODY_OWN)
         j->rc = reserve_own(j->body, j->size, j->eb);

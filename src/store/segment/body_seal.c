@@ -2,6 +2,9 @@
 #include <assert.h>
 
 #include "base/hash.h"
+#include "store/core/core.h"
+#include "store/record/format.h"
+#include "store/record/log_record.h"
 #include "store/segment/body.h"
 #include "store/segment/body_internal.h"
 #include "store/segment/segment.h"
@@ -154,12 +157,12 @@ hold_last(struct body *b, bool *has, struct errbuf *eb)
     *has = false;
     if (!is_last(b))
         return ERR_OK;
-    rc = rt_sem_acquire(&b->disk->owner.reserve, DEADLINE_NEVER);
+    rc = rt_sem_acquire(&b->disk->segments->reserve, DEADLINE_NEVER);
     if (rc != ERR_OK)
         return err_set(eb, rc, "gave up waiting for the end of the segment");
     *has = is_last(b);
     if (!*has)
-        rt_sem_release(&b->disk->owner.reserve);
+        rt_sem_release(&b->disk->segments->reserve);
     return ERR_OK;
 }
 
@@ -192,11 +195,11 @@ seal_shared(void *arg)
         if (j->rc == ERR_OK && last) {
             s->owner.used -= cut;
             s->owner.counted -= MIN(s->owner.counted, cut);
-            atomic_fetch_sub(&b->disk->used_bytes[b->class], cut);
+            atomic_fetch_sub(&b->disk->segments->used_bytes[b->class], cut);
             b->span -= cut;
         }
         if (last)
-            rt_sem_release(&b->disk->owner.reserve);
+            rt_sem_release(&b->disk->segments->reserve);
     }
     rt_shield_end(&shield);
 }
@@ -208,7 +211,7 @@ seal_own(struct body *b, struct seal_job *j)
     enum err rc;
 
     j->head.span = j->sums.end - b->offset;
-    atomic_fetch_sub(&b->disk->used_bytes[b->class], b->span - j->head.span);
+    atomic_fetch_sub(&b->disk->segments->used_bytes[b->class], b->span - j->head.span);
     b->span = j->head.span;
     rc = write_both(j);
     if (rc == ERR_OK && size < b->segment->owner.size) {

@@ -4,9 +4,12 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "rt/point.h"
+#include "store/core/core.h"
+#include "store/record/format.h"
 #include "store/segment/body.h"
 #include "store/segment/body_internal.h"
 #include "store/segment/segment.h"
+#include "store/store_entry.h"
 
 static void
 note_dirty(void *arg)
@@ -17,7 +20,7 @@ note_dirty(void *arg)
         return;
     s->owner.dirty = true;
     segment_ref(s);
-    list_push_back(&s->disk->owner.dirty_bodies, &s->owner.of_dirty);
+    list_push_back(&s->disk->segments->dirty_bodies, &s->owner.of_dirty);
 }
 
 /* A failed sync is final: the segment takes nothing more, whoever waited for that sync is refused. */

@@ -1,7 +1,13 @@
 /* read: bytes of a disk, verified before anybody sees them. Any loop; all may switch. The calls for the rooms
  * above (store_read_begin() …) stand in disk_read.h. */
 #pragma once
+#include "store/record/format.h"
 #include "store/record/log_record.h"
+#include "store/segment/segment.h"
+#include "store/store_entry.h"
+
+struct manifest;
+struct store;
 
 /* One record of a log in memory, its header judged and, where wanted, its payload too. */
 struct loaded {
@@ -72,3 +78,10 @@ body_payload(const struct entry *entry)
 /* Counts a damage and says it in words: once here, not by the caller. */
 enum err read_damage(struct store *d, const struct entry *entry, uint64_t block,
                      struct errbuf *eb);
+
+/* Reads and verifies the manifest of a entry with ENTRY_PARTS. Quiet: damage is neither counted nor logged, the caller asks
+ * read_relookup() first. Any loop; may switch. */
+enum err manifest_load(struct store *d, const struct entry *entry, struct manifest *out,
+                       struct errbuf *eb) MUST_CHECK;
+enum err manifest_load_quiet(struct store *d, const struct entry *entry,
+                             struct manifest *out, struct errbuf *eb) MUST_CHECK;

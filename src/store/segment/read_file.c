@@ -5,11 +5,17 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "store/core/core.h"
 #include "store/health/health.h"
+#include "store/index/find.h"
 #include "store/record/block.h"
+#include "store/record/format.h"
+#include "store/record/log_record.h"
 #include "store/record/log_record_peek.h"
+#include "store/record/manifest.h"
 #include "store/segment/read.h"
 #include "store/segment/segment.h"
+#include "store/store_entry.h"
 
 #define FIRST_LOOK     (8u << 10) /* of a log record whose header alone is wanted */
 #define HEAD_GUESS     (2u << 10) /* a head with a key and few metadata has 1.5 KiB */
@@ -370,5 +376,30 @@ body_is_whole(struct rt_file *f, uint32_t cluster_sum, const struct entry *entry
         iobuf_drop(&b);
     }
     sums_fini(&sums);
+    return rc;
+}
+
+enum err
+manifest_load(struct store *d, const struct entry *entry, struct manifest *out,
+              struct errbuf *eb)
+{
+    enum err rc = manifest_load_quiet(d, entry, out, eb);
+
+    return rc == ERR_CORRUPT ? read_damage(d, entry, 0, eb) : rc;
+}
+
+enum err
+manifest_load_quiet(struct store *d, const struct entry *entry, struct manifest *out,
+                    struct errbuf *eb)
+{
+    struct loaded record;
+    enum err rc;
+
+    *out = (struct manifest){0};
+    rc = read_log_record_quiet(d, entry, true, &record, eb);
+    if (rc != ERR_OK)
+        return rc;
+    rc = manifest_decode(record.m.body, out, eb);
+    loaded_fini(&record);
     return rc;
 }

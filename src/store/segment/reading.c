@@ -1,5 +1,6 @@
 #include "store/segment/reading.h"
 
+#include "store/core/core.h"
 #include <stdlib.h>
 
 struct readings_of_loop {

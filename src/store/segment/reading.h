@@ -5,7 +5,10 @@
  * between, finds a dead header, looks its key up again and says ERR_NOT_FOUND.
  */
 #pragma once
+#include "base/list.h"
 #include "store/record/manifest.h"
+
+struct store;
 
 struct readings;                     /* one list a loop */
 struct readings *readings_new(void); /* inside a runtime */

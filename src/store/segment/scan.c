@@ -6,6 +6,8 @@
 
 #include "base/hash.h"
 #include "store/record/block.h"
+#include "store/record/format.h"
+#include "store/record/log_record.h"
 #include "store/segment/read.h"
 
 void

@@ -2,6 +2,8 @@
  * the check, which has no open disk. Any loop; calls may switch. docs/formats.md, section 6.
  */
 #pragma once
+#include "rt/fiber.h"
+#include "rt/file.h"
 #include "store/record/log_record.h"
 
 /* Which segment is read, and what binds its bytes. */

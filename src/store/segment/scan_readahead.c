@@ -2,9 +2,16 @@
 
 #include <stdlib.h>
 
+#include "rt/iobuf.h"
 #include "rt/loop.h"
 #include "rt/sync.h"
+#include "store/index/entry.h"
 #include "store/index/run.h"
+#include "store/record/format.h"
+#include "store/record/keys.h"
+#include "store/record/log_record.h"
+#include "store/segment/scan.h"
+#include "store/store_entry.h"
 
 #define FEEDERS                                                                          \
     2u /* while one waits for the disk, or for its turn, the other has its log parsed */

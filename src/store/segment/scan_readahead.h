@@ -6,6 +6,7 @@
  */
 #pragma once
 #include "store/segment/scan.h"
+#include "store/store_entry.h"
 
 struct scan_readahead;
 struct scan_readahead_wal {

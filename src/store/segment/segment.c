@@ -7,7 +7,11 @@
 
 #include "base/log.h"
 #include "rt/point.h"
+#include "store/core/core.h"
+#include "store/record/format.h"
+#include "store/record/log_record.h"
 #include "store/segment/space.h"
+#include "store/store_entry.h"
 
 static const char *const kind_names[] = {
     [SEGMENT_LOG] = "log",
@@ -64,10 +68,10 @@ slot_of(struct store *d, uint32_t id, bool make)
 
     if (top >= SEGMENT_TABLE_TOP)
         return NULL;
-    page = atomic_load_explicit(&d->segments[top], memory_order_acquire);
+    page = atomic_load_explicit(&d->segments->table[top], memory_order_acquire);
     if (page == NULL && make) { /* owner only: nobody else makes one meanwhile */
         page = xcalloc(SEGMENT_TABLE_PAGE, sizeof *page);
-        atomic_store_explicit(&d->segments[top], page, memory_order_release);
+        atomic_store_explicit(&d->segments->table[top], page, memory_order_release);
     }
     return page != NULL ? &page[id % SEGMENT_TABLE_PAGE] : NULL;
 }
@@ -116,7 +120,7 @@ table_add(struct segment *s)
     segment_slot *slot = slot_of(s->disk, s->id, true);
 
     assert(slot != NULL && atomic_load(slot) == NULL);
-    list_push_back(&s->disk->owner.segments_of[s->class], &s->owner.of_class);
+    list_push_back(&s->disk->segments->of_class[s->class], &s->owner.of_class);
     atomic_store_explicit(slot, segment_ref(s), memory_order_release);
 }
 
@@ -132,11 +136,11 @@ table_remove(struct store *d, uint32_t id)
     rt_retire(segment_drop_recycled, s);
 }
 
-void
-segment_table_clear(struct store *d)
+static void
+table_clear(struct segments *all)
 {
     for (unsigned top = 0; top < SEGMENT_TABLE_TOP; top++) {
-        segment_slot *page = atomic_exchange(&d->segments[top], NULL);
+        segment_slot *page = atomic_exchange(&all->table[top], NULL);
 
         if (page == NULL)
             continue;
@@ -149,6 +153,12 @@ segment_table_clear(struct store *d)
         }
         free(page);
     }
+}
+
+void
+segment_table_clear(struct store *d)
+{
+    table_clear(d->segments);
 }
 
 /* ---- files ---- */
@@ -226,10 +236,10 @@ make_file(struct store *d, enum store_class class, enum segment_kind kind,
     enum err rc;
 
     *out = NULL;
-    if (d->owner.next_segment > SEGMENT_ID_MAX)
+    if (d->segments->next_id > SEGMENT_ID_MAX)
         return err_set(eb, ERR_NO_SPACE, "the disk has used up its %u segment numbers",
                        SEGMENT_ID_MAX);
-    s = new_segment(d, class, kind, d->owner.next_segment++);
+    s = new_segment(d, class, kind, d->segments->next_id++);
     s->first_batch = first_batch;
     s->owner.size = bytes;
     s->owner.swept = true; /* no crash has left anything in it */
@@ -345,7 +355,7 @@ static uint64_t
 bytes_of_next(const struct store *d, enum store_class class, enum segment_kind kind,
               uint64_t from, uint64_t most)
 {
-    uint64_t holds = atomic_load(&d->used_bytes[class]);
+    uint64_t holds = atomic_load(&d->segments->used_bytes[class]);
 
     if (class == STORE_CACHED && d->o.cached_bytes != 0)
         most = MIN(most, MAX(d->o.cached_bytes / CACHED_SHARE, CACHED_LEAST));
@@ -359,8 +369,8 @@ bytes_of_next(const struct store *d, enum store_class class, enum segment_kind k
 static bool
 wants_spare(const struct store *d, const struct segment *s)
 {
-    return d->owner.spare[s->class] == NULL && !s->doomed && !space_is_tight(d->space) &&
-           s->generation < UINT32_MAX &&
+    return d->segments->spare[s->class] == NULL && !s->doomed &&
+           !space_is_tight(d->space) && s->generation < UINT32_MAX &&
            s->owner.size <=
                bytes_of_next(d, s->class, SEGMENT_LOG, LOG_BYTES_LEAST, UINT64_MAX);
 }
@@ -374,18 +384,18 @@ segment_recycle(struct store *d, struct segment **sp, struct errbuf *eb)
     enum err rc = ERR_IO;
 
     *sp = NULL;
-    assert(s->kind == SEGMENT_LOG && s != d->owner.log[class].now);
+    assert(s->kind == SEGMENT_LOG && !s->owner.current);
     table_remove(d, s->id);
     for (unsigned i = 0; spare && i < PIN_WAITS && atomic_load(&s->refs) > 1; i++) {
         rc = rt_sleep_ms(PIN_WAIT_MS);
         spare = rc == ERR_OK;
     }
-    atomic_fetch_sub(&d->used_bytes[class], s->owner.counted);
+    atomic_fetch_sub(&d->segments->used_bytes[class], s->owner.counted);
     s->owner.counted = 0;
     if (spare && atomic_load(&s->refs) == 1) {
         rc = make_spare(s, eb);
-        if (rc == ERR_OK && d->owner.spare[class] == NULL) {
-            d->owner.spare[class] = s;
+        if (rc == ERR_OK && d->segments->spare[class] == NULL) {
+            d->segments->spare[class] = s;
             return ERR_OK;
         }
     }
@@ -411,8 +421,8 @@ segment_make_spare(struct store *d, enum store_class class, const bool *stop,
     rc = write_zeros(s, STORE_ALIGN, bytes - STORE_ALIGN, stop, eb);
     if (rc == ERR_OK)
         rc = rt_sync(s->file, eb);
-    if (rc == ERR_OK && d->owner.spare[class] == NULL && !space_is_tight(d->space)) {
-        d->owner.spare[class] = s;
+    if (rc == ERR_OK && d->segments->spare[class] == NULL && !space_is_tight(d->space)) {
+        d->segments->spare[class] = s;
         return ERR_OK;
     }
     if (unlink_log(d, class, s->id, NULL) != ERR_OK)
@@ -425,10 +435,10 @@ segment_make_spare(struct store *d, enum store_class class, const bool *stop,
 void
 segment_drop_spare(struct store *d, enum store_class class)
 {
-    struct segment *s = d->owner.spare[class];
+    struct segment *s = d->segments->spare[class];
     struct errbuf eb = {0};
 
-    d->owner.spare[class] = NULL;
+    d->segments->spare[class] = NULL;
     if (s != NULL && unlink_log(d, class, s->id, &eb) != ERR_OK)
         LOG(LOG_WARN, "store.unlink_failed", "a spare log stays until the next start",
             L_U64("segment", s->id), L_TEXT("error", eb.text));
@@ -439,13 +449,13 @@ segment_drop_spare(struct store *d, enum store_class class)
 static struct segment *
 take_spare(struct store *d, enum store_class class, uint64_t first_batch, uint64_t least)
 {
-    struct segment *s = d->owner.spare[class];
+    struct segment *s = d->segments->spare[class];
     struct errbuf eb = {0};
     enum err rc;
 
     if (s == NULL || s->owner.size < least)
         return NULL;
-    d->owner.spare[class] = NULL;
+    d->segments->spare[class] = NULL;
     s->first_batch = first_batch;
     rc = write_header(s, &eb);
     if (rc == ERR_OK)
@@ -457,7 +467,7 @@ take_spare(struct store *d, enum store_class class, uint64_t first_batch, uint64
     LOG(LOG_WARN, "store.spare_failed", "a new log is made instead",
         L_U64("segment", s->id), L_TEXT("error", eb.text));
     s->first_batch = 0;
-    d->owner.spare[class] = s;
+    d->segments->spare[class] = s;
     segment_drop_spare(d, class);
     return NULL;
 }
@@ -672,4 +682,39 @@ segment_remove(struct store *d, enum store_class class, enum segment_kind kind,
     rc = rt_dir_unlink(d->dir[class], name, eb);
     POINT(UNLINKED);
     return rc;
+}
+
+struct segments *
+segments_new(void)
+{
+    struct segments *s = xcalloc(1, sizeof *s);
+
+    for (unsigned c = 0; c < STORE_CLASSES_; c++)
+        list_init(&s->of_class[c]);
+    list_init(&s->dirty_bodies);
+    rt_sem_init(&s->reserve, 1);
+    return s;
+}
+
+void
+segments_free(struct segments **sp)
+{
+    struct segments *s = *sp;
+
+    *sp = NULL;
+    if (s == NULL)
+        return;
+    table_clear(s);
+    for (unsigned c = 0; c < STORE_CLASSES_; c++) {
+        assert(list_empty(&s->of_class[c]));
+        segment_drop(&s->bodies[c]);
+        segment_drop(&s->spare[c]);
+    }
+    while (!list_empty(&s->dirty_bodies)) {
+        struct segment *dirty =
+            LIST_ENTRY(list_pop_front(&s->dirty_bodies), struct segment, owner.of_dirty);
+
+        segment_drop(&dirty);
+    }
+    free(s);
 }

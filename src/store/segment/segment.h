@@ -5,8 +5,87 @@
  * emptied on the owner loop, the table's reference dropped when every loop has passed on.
  */
 #pragma once
-#include "store/internal.h"
+#include "store/core/core.h"
+#include "store/record/format.h"
 #include "store/record/log_record.h"
+#include "store/store_entry.h"
+
+/* What compaction found when it last looked at all of a segment. */
+struct survey {
+    bool done;
+    uint64_t living;   /* bytes that would have to move */
+    uint64_t waiting;  /* of these: records that could go if no older log were there */
+    int64_t indexed;   /* living bytes that the index counted then */
+    uint64_t deaths;   /* of bodies in the class, until then */
+    uint64_t again_ms; /* of bodies: not before */
+};
+
+/* A segment that is written, or shared. Segments of one finished body have none: they are opened by name. */
+struct segment {
+    /* Set at birth. */
+    struct store *disk; /* borrowed */
+    uint32_t id;
+    uint32_t generation;
+    enum store_class class;
+    enum segment_kind kind;
+    uint64_t first_batch; /* of a log */
+    struct rt_file *file; /* owned */
+
+    /* Any loop. */
+    _Atomic uint32_t refs;
+    _Atomic bool doomed;         /* a write or sync failed: nothing more goes here */
+    _Atomic uint32_t head_guess; /* how long heads of records are; read_file.c */
+
+    /* Home. */
+    struct {
+        uint64_t size; /* allocated */
+        uint64_t used; /* the next place or batch goes here */
+        unsigned open_places;
+        struct list
+            openings; /* shared bodies: places without their header yet (body_reserve.c) */
+        struct rt_cond opened; /* one of them has it */
+        bool syncing;          /* shared bodies, native */
+        /* Of them: so many have their last writes on their way. Those of `sealing_turn` have begun since the sync that was
+         * begun last, the others before; it waits for them (body_sync.c). */
+        uint32_t sealing[2];
+        unsigned sealing_turn;
+        uint64_t syncs_begun, syncs_done;
+        struct rt_cond synced; /* one is over */
+        uint64_t counted;      /* of it in used_bytes of the disk */
+        bool dirty;            /* cached: written since the last sync */
+        bool evicted;          /* its objects were: worth compacting whatever it holds */
+        bool swept;            /* bodies: what a crash had left is punched */
+        bool current;          /* the log that is appended to */
+        bool held;            /* compaction can do nothing with it until the next start */
+        bool headless;        /* its header is lost, and first_batch may be one too few */
+        struct survey survey; /* compact_log.c, compact_body.c */
+        struct list of_class; /* logs and shared segments of the class, by id */
+        struct list of_dirty;
+    } owner;
+};
+
+#define SEGMENT_TABLE_TOP  4096
+#define SEGMENT_TABLE_PAGE 4096
+typedef _Atomic(struct segment *) segment_slot;
+
+/* The segments of a store. */
+struct segments {
+    /* Any loop. */
+    segment_slot *_Atomic table[SEGMENT_TABLE_TOP]; /* pages by id; see segment_pin() */
+    _Atomic uint64_t
+        used_bytes[STORE_CLASSES_]; /* of batches and places, not what is preallocated */
+
+    /* Owner. */
+    uint32_t next_id;
+    struct list of_class[STORE_CLASSES_]; /* logs and shared segments, by id */
+    struct segment
+        *bodies[STORE_CLASSES_];           /* shared one that takes bodies now, or NULL */
+    struct segment *spare[STORE_CLASSES_]; /* a log to be written over, or NULL; owned */
+    struct rt_sem reserve;                 /* one reservation at a time */
+    struct list dirty_bodies; /* cached, holding references; synced before the index */
+};
+struct segments *segments_new(void);
+void segments_free(struct segments **sp); /* NULL is fine */
 
 #define SEGMENT_NAME_ROOM 24
 #define LOG_BYTES_LEAST   MIB(16)

@@ -1,5 +1,7 @@
 #include "store/segment/segment_list.h"
 
+#include "store/record/format.h"
+#include "store/segment/segment.h"
 #include <stdlib.h>
 
 struct reading {

@@ -1,5 +1,6 @@
 /* segment_list: which segments lie in a folder, by the names of its files. Home; may switch. */
 #pragma once
+#include "store/record/format.h"
 #include "store/segment/segment.h"
 
 struct segment_list {

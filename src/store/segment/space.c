@@ -6,7 +6,13 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/metrics.h"
-#include "store/wal/commit.h"
+#include "store/core/core.h"
+#include "store/index/index.h"
+#include "store/record/format.h"
+#include "store/segment/segment.h"
+#include "store/store_entry.h"
+#include "store/store_health.h"
+#include "store/store_space.h"
 
 #define BALLAST_FILE  "ballast"
 #define BALLAST_SHARE 256u /* of the disk */
@@ -212,13 +218,14 @@ count_prealloc(struct space *s)
     struct store *d = s->disk;
 
     for (unsigned c = 0; c < STORE_CLASSES_; c++) {
-        uint64_t ahead = d->owner.spare[c] != NULL ? d->owner.spare[c]->owner.size : 0;
+        uint64_t ahead =
+            d->segments->spare[c] != NULL ? d->segments->spare[c]->owner.size : 0;
 
-        LIST_EACH(&d->owner.segments_of[c], n)
+        LIST_EACH(&d->segments->of_class[c], n)
         {
             const struct segment *seg = LIST_ENTRY(n, struct segment, owner.of_class);
 
-            if (seg == d->owner.log[c].now || seg == d->owner.bodies[c])
+            if (seg->owner.current || seg == d->segments->bodies[c])
                 ahead += seg->owner.size - MIN(seg->owner.size, seg->owner.used);
         }
         atomic_store(&s->ahead[c], ahead);
@@ -306,7 +313,7 @@ store_space(const struct store *d, struct store_space *out)
         .punched_bytes = atomic_load(&s->reclaimed[SPACE_PUNCH]),
         .compacted_bytes = atomic_load(&s->reclaimed[SPACE_COMPACT])};
     for (unsigned c = 0; c < STORE_CLASSES_; c++) {
-        uint64_t used = atomic_load(&d->used_bytes[c]);
+        uint64_t used = atomic_load(&d->segments->used_bytes[c]);
 
         out->living_bytes[c] = MIN((uint64_t)MAX(atomic_load(&s->living[c]), 0), used);
         out->dead_bytes[c] = used - out->living_bytes[c];

@@ -12,7 +12,7 @@
  * Fibers: calls marked "owner" on the owner loop only; the others anywhere, without a lock.
  */
 #pragma once
-#include "store/internal.h"
+#include "store/core/core.h"
 
 struct space;
 struct space *space_new(struct store *d);

@@ -1,6 +1,10 @@
 #include "store/segment/wal_walk.h"
 
+#include "store/core/core.h"
+#include "store/record/format.h"
+#include "store/segment/scan.h"
 #include "store/segment/segment.h"
+#include "store/store_entry.h"
 
 struct walk {
     wal_salvage_fn *fn;
@@ -59,7 +63,7 @@ wal_walk(struct store *d, enum store_class class, wal_salvage_fn *fn, void *arg,
     struct walk w = {fn, arg, on_bytes};
     enum err rc = ERR_OK;
 
-    LIST_EACH(&d->owner.segments_of[class], n)
+    LIST_EACH(&d->segments->of_class[class], n)
     {
         struct segment *s = LIST_ENTRY(n, struct segment, owner.of_class);
 

@@ -2,6 +2,9 @@
  * headers are whole. For tools, on an open disk that nobody else uses; may switch. */
 #pragma once
 #include "store/segment/scan.h"
+#include "store/store_entry.h"
+
+struct store;
 
 /* `on_bytes` (NULL: none) hears how far it went. */
 enum err wal_walk(struct store *d, enum store_class class, wal_salvage_fn *fn, void *arg,

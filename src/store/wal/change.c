@@ -4,12 +4,25 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "store/core/core.h"
+#include "store/index/entry.h"
+#include "store/index/find.h"
+#include "store/index/index.h"
 #include "store/index/key_filter.h"
+#include "store/index/memtable.h"
+#include "store/index/run.h"
+#include "store/index/usage.h"
+#include "store/record/format.h"
+#include "store/record/log_record.h"
 #include "store/record/manifest.h"
+#include "store/segment/read.h"
+#include "store/store_entry.h"
 #include "store/wal/change_relocation.h"
 #include "store/wal/change_replica.h"
 #include "store/wal/change_upload.h"
 #include "store/wal/change_version.h"
+#include "store/wal/prepared.h"
+#include "store/wal/wal.h"
 
 struct changes *
 changes_new(struct store *d, enum store_class class)
@@ -126,7 +139,7 @@ is_seen(const struct changes *c, uint64_t bucket, struct span key)
 static bool
 is_new(const struct changes *c, uint64_t bucket, struct span key)
 {
-    const struct key_filter *key_filter = c->disk->owner.key_filter;
+    const struct key_filter *key_filter = c->disk->key_filter;
 
     return key_filter != NULL && key_filter_is_complete(key_filter) &&
            !key_filter_maybe(key_filter, key_hash(c, bucket, key)) &&
@@ -198,8 +211,8 @@ changes_set_object(struct changes *c, uint64_t bucket, struct span key,
         assert(c->object_count < BATCH_RECORDS);
         o = &c->objects[c->object_count++];
         *slot = (uint16_t)c->object_count;
-        if (c->disk->owner.key_filter != NULL)
-            key_filter_add(c->disk->owner.key_filter, hash);
+        if (c->disk->key_filter != NULL)
+            key_filter_add(c->disk->key_filter, hash);
         *o = (struct changed_object){.hash = hash, .bucket = bucket, .key = key};
     }
     o->entry = *entry;
@@ -215,15 +228,15 @@ void
 changes_note_garbage(struct store *d, enum store_class class, uint32_t segment,
                      uint64_t offset, const struct content_id *content)
 {
-    if (d->owner.garbage_count == d->owner.garbage_room) {
-        d->owner.garbage_room =
-            d->owner.garbage_room == 0 ? 64 : 2 * d->owner.garbage_room;
-        d->owner.garbage =
-            xrealloc(d->owner.garbage, d->owner.garbage_room * sizeof *d->owner.garbage);
+    if (d->wals->garbage_count == d->wals->garbage_room) {
+        d->wals->garbage_room =
+            d->wals->garbage_room == 0 ? 64 : 2 * d->wals->garbage_room;
+        d->wals->garbage =
+            xrealloc(d->wals->garbage, d->wals->garbage_room * sizeof *d->wals->garbage);
     }
-    d->owner.garbage[d->owner.garbage_count++] = (struct garbage){
+    d->wals->garbage[d->wals->garbage_count++] = (struct garbage){
         .class = class, .segment = segment, .offset = offset, .content = *content};
-    d->owner.deaths[class]++;
+    d->wals->deaths[class]++;
 }
 
 /* A part comes to an upload, or to an object with its manifest; or leaves it for the other. */
@@ -346,7 +359,7 @@ bool
 changes_insert_new(struct changes *c, const struct log_record *m)
 {
     struct run *gathered = memtable_gathered(c->disk->memtable);
-    struct key_filter *key_filter = c->disk->owner.key_filter;
+    struct key_filter *key_filter = c->disk->key_filter;
 
     if (gathered == NULL || m->coded.len == 0 ||
         (m->kind != LOG_RECORD_PUT && m->kind != LOG_RECORD_COMMIT))

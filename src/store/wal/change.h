@@ -5,8 +5,14 @@
  */
 #pragma once
 #include "store/index/usage.h"
+#include "store/record/format.h"
 #include "store/record/log_record.h"
+#include "store/store_entry.h"
+#include "store/store_upload.h"
 #include "store/wal/prepared.h"
+
+struct run;
+struct store;
 
 struct changed_object {
     uint64_t hash, bucket;

@@ -1,9 +1,19 @@
+
+
+/* The upload was completed by the record that is gone. */
 #include "store/wal/change_relocation.h"
 
+#include "store/index/entry.h"
+#include "store/index/run.h"
+#include "store/record/format.h"
+#include "store/record/log_record.h"
+#include "store/record/manifest.h"
+#include "store/segment/read.h"
+#include "store/store_entry.h"
+#include "store/wal/change.h"
 #include "store/wal/change_upload.h"
 #include "store/wal/change_version.h"
 
-/* The upload was completed by the record that is gone. */
 static enum err
 end_of_upload(struct changes *c, const struct log_record *m, const struct entry *entry,
               const struct manifest *parts, struct errbuf *eb)

@@ -11,6 +11,9 @@
 #include "store/record/manifest.h"
 #include "store/wal/change.h"
 
+struct entry;
+struct log_record;
+
 enum err changes_relocation(struct changes *c, const struct log_record *m,
                             struct entry *entry, struct errbuf *eb) MUST_CHECK;
 

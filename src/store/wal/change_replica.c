@@ -1,11 +1,18 @@
 #include "store/wal/change_replica.h"
 
-#include <assert.h>
-
+#include "store/index/entry.h"
+#include "store/index/find.h"
+#include "store/index/run.h"
+#include "store/record/format.h"
+#include "store/record/log_record.h"
 #include "store/record/manifest.h"
+#include "store/segment/read.h"
+#include "store/store_entry.h"
+#include "store/wal/change.h"
 #include "store/wal/change_relocation.h"
 #include "store/wal/change_upload.h"
 #include "store/wal/change_version.h"
+#include <assert.h>
 
 static void
 settle(struct changes *c, const struct log_record *m, const struct upload_id *upload,

@@ -4,7 +4,11 @@
  * Owner loop; calls may switch.
  */
 #pragma once
+#include "store/store_entry.h"
 #include "store/wal/change.h"
+
+struct log_record;
+struct store;
 
 /* One of those records. */
 enum err changes_replica(struct changes *c, const struct log_record *m,

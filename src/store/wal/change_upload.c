@@ -1,9 +1,20 @@
 #include "store/wal/change_upload.h"
 
-#include <assert.h>
+#include "store/index/list.h"
 
+#include "store/core/core.h"
+#include "store/index/entry.h"
+#include "store/index/find.h"
+#include "store/index/run.h"
+#include "store/index/usage.h"
+#include "store/record/format.h"
+#include "store/record/log_record.h"
+#include "store/record/manifest.h"
+#include "store/store_entry.h"
+#include "store/wal/change.h"
 #include "store/wal/change_relocation.h"
 #include "store/wal/change_version.h"
+#include <assert.h>
 
 #define PARTS_A_TIME 1000u
 

@@ -7,6 +7,10 @@
 #include "store/record/manifest.h"
 #include "store/wal/change.h"
 
+struct entry;
+struct log_record;
+struct upload_id;
+
 /* One of those records. */
 enum err changes_upload(struct changes *c, const struct log_record *m,
                         struct entry *entry, struct errbuf *eb) MUST_CHECK;

@@ -1,7 +1,17 @@
 #include "store/wal/change_version.h"
 
 #include "base/hash.h"
+#include "store/core/core.h"
+#include "store/index/find.h"
+#include "store/index/index.h"
+#include "store/index/list.h"
+#include "store/index/run.h"
+#include "store/index/usage.h"
+#include "store/record/format.h"
+#include "store/record/log_record.h"
 #include "store/segment/read.h"
+#include "store/store_entry.h"
+#include "store/wal/change.h"
 
 bool
 entry_is_version(const struct entry *entry)

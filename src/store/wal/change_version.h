@@ -7,7 +7,10 @@
  * Owner loop; calls may switch. Look-ups see what the batch at hand has done so far.
  */
 #pragma once
+#include "store/store_entry.h"
 #include "store/wal/change.h"
+
+struct log_record;
 
 /* Is this entry a version: an object, or a delete marker? */
 /* Nothing is here, and nothing else need know: a tombstone that is neither kept nor a delete marker. */

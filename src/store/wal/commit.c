@@ -8,15 +8,20 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "rt/point.h"
+#include "store/core/core.h"
 #include "store/gc/relocate.h"
 #include "store/health/health.h"
 #include "store/index/key_filter.h"
+#include "store/index/run.h"
+#include "store/record/format.h"
 #include "store/record/header_template.h"
+#include "store/record/log_record.h"
 #include "store/segment/space.h"
-#include "store/segment/wal_file.h"
+#include "store/store_entry.h"
 #include "store/wal/change.h"
 #include "store/wal/flush.h"
 #include "store/wal/precondition.h"
+#include "store/wal/wal.h"
 
 #define QUEUE_MAX 8192
 
@@ -57,7 +62,7 @@ answer(struct commit *c, enum err rc)
 static void
 expect(struct commit *c)
 {
-    const struct key_filter *key_filter = c->disk->owner.key_filter;
+    const struct key_filter *key_filter = c->disk->key_filter;
 
     c->key_hash = run_key_hash(c->key->bucket, c->key->key);
     if (key_filter != NULL)
@@ -151,7 +156,7 @@ static struct log_record
 commit_record_of(struct committer *k, struct commit *c)
 {
     struct store *d = k->disk;
-    struct wal *log = &d->owner.log[k->class];
+    struct wal *log = &d->wals->of[k->class];
     struct log_record m = {.kind = c->kind,
                            .segment = log->now->id,
                            .generation = log->now->generation,

@@ -2,9 +2,16 @@
  * hand in, judges conditions, appends one batch to the log, syncs once, makes it visible, answers.
  */
 #pragma once
+#include "store/core/core.h"
 #include "store/record/log_record.h"
+#include "store/store_entry.h"
+#include "store/store_upload.h"
 
-struct relocation; /* carry.h */
+struct store;
+struct store_condition;
+
+struct relocation;
+struct committer; /* carry.h */
 
 struct commit {
     /* By the caller, who lends everything until commit_submit() returns. */

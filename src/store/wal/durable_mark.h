@@ -5,7 +5,7 @@
  * Home; may switch.
  */
 #pragma once
-#include "store/internal.h"
+#include "store/core/core.h"
 
 /* Writes the list of retired logs, whoever else does meanwhile; where the disk is full, in place of the ballast. */
 enum err truncated_persist(struct store *d, struct errbuf *eb) MUST_CHECK;

@@ -4,12 +4,16 @@
 
 #include "base/log.h"
 #include "rt/point.h"
+#include "store/core/core.h"
 #include "store/gc/punch.h"
+#include "store/index/index.h"
 #include "store/index/key_filter_fill.h"
+#include "store/index/memtable.h"
 #include "store/segment/segment.h"
 #include "store/segment/space.h"
-#include "store/segment/wal_file.h"
+#include "store/store_entry.h"
 #include "store/wal/durable_mark.h"
+#include "store/wal/wal.h"
 
 struct flusher {
     struct store *disk;
@@ -27,7 +31,7 @@ bool
 flush_is_behind(const struct store *d)
 {
     uint64_t log =
-        d->owner.log[STORE_NATIVE].uncovered + d->owner.log[STORE_CACHED].uncovered;
+        d->wals->of[STORE_NATIVE].uncovered + d->wals->of[STORE_CACHED].uncovered;
 
     return memtable_bytes(d->memtable) > d->o.memtable_bytes || log > d->o.memtable_bytes;
 }
@@ -36,7 +40,7 @@ flush_is_behind(const struct store *d)
 static enum err
 sync_cached(struct store *d, struct errbuf *eb)
 {
-    struct list *dirty = &d->owner.dirty_bodies;
+    struct list *dirty = &d->segments->dirty_bodies;
     enum err rc = ERR_OK;
     bool any = !list_empty(dirty);
 
@@ -55,7 +59,7 @@ sync_cached(struct store *d, struct errbuf *eb)
         rc = rt_dir_sync(d->dir[STORE_CACHED], eb);
     /* Of a log that failed nobody knows what is durable: then the index covers nothing more of it. */
     if (rc == ERR_OK &&
-        (!d->owner.log[STORE_CACHED].failed || d->owner.log[STORE_CACHED].uncovered > 0))
+        (!d->wals->of[STORE_CACHED].failed || d->wals->of[STORE_CACHED].uncovered > 0))
         rc = wal_sync(d, STORE_CACHED, eb);
     return rc;
 }
@@ -64,7 +68,7 @@ sync_cached(struct store *d, struct errbuf *eb)
 static enum err
 sync_native(struct store *d, const struct wal_position *checkpoint, struct errbuf *eb)
 {
-    struct wal *log = &d->owner.log[STORE_NATIVE];
+    struct wal *log = &d->wals->of[STORE_NATIVE];
 
     if (log->synced_batch >= checkpoint->batch)
         return ERR_OK;
@@ -76,15 +80,15 @@ sync_native(struct store *d, const struct wal_position *checkpoint, struct errbu
 static void
 give_back(struct store *d, struct garbage *garbage, uint32_t count)
 {
-    uint32_t more = d->owner.garbage_count;
+    uint32_t more = d->wals->garbage_count;
 
     if (count > 0) {
         garbage = xrealloc(garbage, (count + more) * sizeof *garbage);
         if (more > 0)
-            memcpy(garbage + count, d->owner.garbage, more * sizeof *garbage);
-        free(d->owner.garbage);
-        d->owner.garbage = garbage;
-        d->owner.garbage_count = d->owner.garbage_room = count + more;
+            memcpy(garbage + count, d->wals->garbage, more * sizeof *garbage);
+        free(d->wals->garbage);
+        d->wals->garbage = garbage;
+        d->wals->garbage_count = d->wals->garbage_room = count + more;
     } else {
         free(garbage);
     }
@@ -112,13 +116,13 @@ flush_freeze(struct store *d, struct flush *f)
     if (!memtable_freeze(d->memtable, &f->batch))
         return false;
     for (unsigned c = 0; c < STORE_CLASSES_; c++) {
-        f->checkpoint.log[c] = d->owner.log[c].end;
-        f->before[c] = d->owner.log[c].uncovered;
+        f->checkpoint.log[c] = d->wals->of[c].end;
+        f->before[c] = d->wals->of[c].uncovered;
     }
-    f->garbage = d->owner.garbage;
-    f->garbage_count = d->owner.garbage_count;
-    d->owner.garbage = NULL;
-    d->owner.garbage_count = d->owner.garbage_room = 0;
+    f->garbage = d->wals->garbage;
+    f->garbage_count = d->wals->garbage_count;
+    d->wals->garbage = NULL;
+    d->wals->garbage_count = d->wals->garbage_room = 0;
     return true;
 }
 
@@ -152,8 +156,8 @@ flush_frozen(struct store *d, struct flush *f, struct errbuf *eb)
     memtable_drop(d->memtable, &f->batch);
     POINT(INDEX_DROPPED);
     for (unsigned c = 0; c < STORE_CLASSES_; c++) {
-        d->owner.log[c].uncovered -= f->before[c];
-        d->owner.log[c].checkpoint = f->checkpoint.log[c];
+        d->wals->of[c].uncovered -= f->before[c];
+        d->wals->of[c].checkpoint = f->checkpoint.log[c];
     }
     puncher_add(d->puncher, f->garbage, f->garbage_count);
     free(f->garbage);
@@ -177,11 +181,11 @@ flush_position(struct store *d, struct errbuf *eb)
     enum err rc = flush_round(d, eb);
 
     for (unsigned c = 0; c < STORE_CLASSES_; c++)
-        checkpoint.log[c] = d->owner.log[c].end;
+        checkpoint.log[c] = d->wals->of[c].end;
     if (rc == ERR_OK)
         rc = index_apply(d->index, &nothing, &checkpoint, eb);
     for (unsigned c = 0; rc == ERR_OK && c < STORE_CLASSES_; c++)
-        d->owner.log[c].checkpoint = checkpoint.log[c];
+        d->wals->of[c].checkpoint = checkpoint.log[c];
     return rc;
 }
 

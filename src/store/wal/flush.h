@@ -1,7 +1,12 @@
 /* flush: brings the memtable into the index, one durable commit an interval, behind the replies; then gives back what
  * died. A fiber on the owner loop. */
 #pragma once
-#include "store/internal.h"
+#include "store/core/core.h"
+#include "store/index/index.h"
+#include "store/index/memtable.h"
+#include "store/store_entry.h"
+
+struct garbage;
 
 enum err flusher_start(struct store *d, struct errbuf *eb) MUST_CHECK;
 void flusher_stop(struct store *d); /* after a last round. Switches. */

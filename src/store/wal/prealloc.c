@@ -3,8 +3,10 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "store/core/core.h"
 #include "store/segment/segment.h"
 #include "store/segment/space.h"
+#include "store/store_entry.h"
 
 struct prealloc {
     struct store *disk;
@@ -33,7 +35,7 @@ prealloc_make_spare(struct prealloc *a)
     struct errbuf eb = {0};
     enum err rc;
 
-    if (d->owner.spare[STORE_NATIVE] != NULL || space_is_tight(d->space))
+    if (d->segments->spare[STORE_NATIVE] != NULL || space_is_tight(d->space))
         return;
     rc = segment_make_spare(d, STORE_NATIVE, &a->stop, &eb);
     if (rc != ERR_OK && rc != ERR_CANCELLED)

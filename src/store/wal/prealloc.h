@@ -9,7 +9,9 @@
  * Owner loop.
  */
 #pragma once
-#include "store/internal.h"
+#include "store/core/core.h"
+
+struct segment;
 
 enum err prealloc_start(struct store *d, struct errbuf *eb) MUST_CHECK;
 void prealloc_stop(struct store *d); /* within one write. Switches. */

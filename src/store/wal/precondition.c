@@ -1,9 +1,16 @@
 #include "store/wal/precondition.h"
 
 #include "store/gc/relocate.h"
+#include "store/index/entry.h"
+#include "store/index/find.h"
+#include "store/record/format.h"
 #include "store/record/manifest.h"
+#include "store/store_entry.h"
+#include "store/wal/change.h"
+#include "store/wal/commit.h"
 #include "store/wal/precondition_replica.h"
 #include "store/wal/precondition_version.h"
+#include "store/wal/wal.h"
 
 static bool
 is_upload(const struct commit *c)

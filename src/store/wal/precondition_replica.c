@@ -1,6 +1,14 @@
 #include "store/wal/precondition_replica.h"
 
+#include "store/core/core.h"
+#include "store/index/entry.h"
+#include "store/index/find.h"
+#include "store/record/format.h"
+#include "store/store_entry.h"
+#include "store/wal/change.h"
 #include "store/wal/change_version.h"
+#include "store/wal/commit.h"
+#include "store/wal/precondition.h"
 #include "store/wal/prepared.h"
 
 bool

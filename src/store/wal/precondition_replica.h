@@ -3,6 +3,10 @@
 #pragma once
 #include "store/wal/precondition.h"
 
+struct changes;
+struct commit;
+struct store;
+
 /* The kinds above. *sync: the change must be durable before it is answered. An upload that is to be completed is
  * judged by precondition_check() first. */
 enum verdict precondition_check_replica(struct changes *changes, struct commit *c,

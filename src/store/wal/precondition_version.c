@@ -1,6 +1,11 @@
 #include "store/wal/precondition_version.h"
 
+#include "store/record/format.h"
+#include "store/record/log_record.h"
+#include "store/store_entry.h"
+#include "store/wal/change.h"
 #include "store/wal/change_version.h"
+#include "store/wal/commit.h"
 
 static bool
 etag_is_one_of(const struct store_condition *c, const struct entry *entry)

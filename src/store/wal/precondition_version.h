@@ -4,6 +4,9 @@
 #pragma once
 #include "store/wal/commit.h"
 
+struct entry;
+struct store_condition;
+
 struct changes;
 
 /* ERR_PRECONDITION, ERR_NOT_FOUND, or ERR_OK. `entry` is the current one, of which `exists` says whether it is an object. */

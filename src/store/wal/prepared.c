@@ -1,10 +1,15 @@
 /* Prepared versions: the table of them, and the calls of disk_copies.h that make, decide and give up one. */
+
 #include "store/wal/prepared.h"
 
 #include <stdlib.h>
 
 #include "base/hash.h"
-#include "store/ops/writer.h"
+#include "store/core/core.h"
+#include "store/index/list.h"
+#include "store/record/format.h"
+#include "store/store_entry.h"
+#include "store/store_upload.h"
 #include "store/wal/commit.h"
 
 #define CHAINS 4096u /* of each way to find one; a power of two */
@@ -211,42 +216,4 @@ prepared_load(struct store *d, struct errbuf *eb)
     }
     arena_free(&a);
     return rc;
-}
-
-/* ---- the calls ---- */
-
-enum err
-store_prepare(struct store_writer **wp, const struct object_meta *meta, struct errbuf *eb)
-{
-    struct commit c = {.kind = LOG_RECORD_PREPARE};
-
-    return writer_submit(wp, meta, &c, eb);
-}
-
-enum err
-store_commit_prepared(struct store *d, const struct store_key *k,
-                      const struct content_id *content, const struct version *v,
-                      struct errbuf *eb)
-{
-    struct commit c = {
-        .kind = LOG_RECORD_COMMIT_PREPARED, .key = k, .content = *content, .version = *v};
-
-    return commit_submit(d, STORE_NATIVE, &c, eb);
-}
-
-enum err
-store_abort_prepared(struct store *d, const struct store_key *k,
-                     const struct content_id *content, struct errbuf *eb)
-{
-    struct commit c = {.kind = LOG_RECORD_ABORT_PREPARED, .key = k, .content = *content};
-
-    return commit_submit(d, STORE_NATIVE, &c, eb);
-}
-
-enum err
-store_prepared(struct store *d, const struct content_id *after, uint32_t max,
-               struct arena *a, struct store_prepared **out, uint32_t *count, bool *more,
-               struct errbuf *eb)
-{
-    return list_prepared(d->memtable, d->index, after, max, a, out, count, more, eb);
 }

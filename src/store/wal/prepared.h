@@ -7,7 +7,9 @@
  * Owner loop, but where said. docs/formats.md, section 4.
  */
 #pragma once
-#include "store/internal.h"
+#include "store/core/core.h"
+#include "store/store_entry.h"
+#include "store/store_upload.h"
 
 struct prepared *prepared_new(void);
 void prepared_free(struct prepared **pp); /* NULL is fine */

@@ -3,8 +3,8 @@
 
 #include "disks/rebalancer.h"
 #include "disks/version_tombstone.h"
+#include "store/core/core.h"
 #include "store/health/health_internal.h"
-#include "store/internal.h"
 
 #define KEYS 40
 

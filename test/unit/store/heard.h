@@ -1,6 +1,7 @@
 /* heard: what `disk check` and `disk check --repair` say of the disk of the world, remembered. */
 #pragma once
-#include "store/offline/rescue.h"
+#include "store/store_health.h"
+#include "store/store_rescue.h"
 #include "world.h"
 
 #define NAMES_MAX 200u

@@ -8,10 +8,18 @@
 
 #include "base/mem.h"
 #include "base/metrics.h"
+#include "store/core/core.h"
 #include "store/gc/compactor.h"
 #include "store/recover/log_gap.h"
+#include "store/recover/recovery.h"
 #include "store/segment/segment.h"
+#include "store/store.h"
+#include "store/store_entry.h"
+#include "store/store_health.h"
+#include "store/store_options.h"
+#include "store/store_write.h"
 #include "store/wal/durable_mark.h"
+#include "store/wal/wal.h"
 
 #define SIZE   3000u
 #define FILLER (200u << 10) /* five of these fill a log */
@@ -78,7 +86,7 @@ struct spot {
 static inline struct spot
 here(const struct store *d)
 {
-    const struct segment *s = d->owner.log[STORE_CACHED].now;
+    const struct segment *s = d->wals->of[STORE_CACHED].now;
 
     return (struct spot){s->id, s->owner.used};
 }

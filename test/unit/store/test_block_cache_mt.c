@@ -2,8 +2,10 @@
 #include "base/mem.h"
 #include "check.h"
 #include "rt/sendable.h"
-#include "store/segment/block_cache.h"
 
+#include "store/segment/block_cache.h"
+#include "store/store_block_cache.h"
+#include "store/store_entry.h"
 #include <pthread.h>
 #include <stdatomic.h>
 

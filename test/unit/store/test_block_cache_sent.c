@@ -7,6 +7,8 @@
 #include "rt/net.h"
 #include "rt/sendable.h"
 #include "store/segment/block_cache.h"
+#include "store/store_block_cache.h"
+#include "store/store_entry.h"
 #include "unit/rt/engines.h"
 
 #define SOON  deadline_in_ms(PATIENCE_MS)

@@ -3,7 +3,12 @@
 #include "world.h"
 
 #include "rt/test_hooks.h"
-#include "store/internal.h"
+#include "store/core/core.h"
+#include "store/segment/segment.h"
+#include "store/store.h"
+#include "store/store_entry.h"
+#include "store/store_write.h"
+#include "store/wal/wal.h"
 
 #define BODIES 8u
 #define BYTES  300000u
@@ -73,14 +78,14 @@ together(void *arg)
     for (unsigned i = 0; i < BODIES; i++)
         begin(d, &puts[i], i);
     begin(d, &last, BODIES + 1);
-    batches = d->owner.log[STORE_NATIVE].next_batch;
+    batches = d->wals->of[STORE_NATIVE].next_batch;
     count_syncs();
     rt_group_begin(&batch);
     for (unsigned i = 0; i < BODIES; i++)
         REQUIRE(rt_group_start(&batch, commit, &puts[i]) == ERR_OK);
     rt_group_join(&batch);
     CHECK_U64(counted(), 2); /* of the segment, of the log */
-    CHECK_U64(d->owner.log[STORE_NATIVE].next_batch, batches + 1);
+    CHECK_U64(d->wals->of[STORE_NATIVE].next_batch, batches + 1);
     commit(&last);
     for (unsigned i = 0; i < BODIES; i++)
         CHECK(world_get(d, puts[i].name, data, BYTES, 0, BYTES) == ERR_OK);

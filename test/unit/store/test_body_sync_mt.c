@@ -7,7 +7,12 @@
 #include "base/mem.h"
 #include "rt/test_hooks.h"
 #include "rt/time.h"
-#include "store/internal.h"
+#include "store/core/core.h"
+#include "store/segment/segment.h"
+#include "store/store.h"
+#include "store/store_entry.h"
+#include "store/store_write.h"
+#include "store/wal/wal.h"
 
 #define LOOPS    2u
 #define ON_EACH  4u
@@ -76,7 +81,7 @@ write_last(struct put *p)
 static struct segment *
 segment_now(void)
 {
-    return d->owner.bodies[STORE_NATIVE];
+    return d->segments->bodies[STORE_NATIVE];
 }
 
 /* ---- all at once ---- */
@@ -225,13 +230,13 @@ failed(void *arg)
     fails = true;
     open_and_write(sides, &last);
     s = segment_now();
-    batches = d->owner.log[STORE_NATIVE].next_batch;
+    batches = d->wals->of[STORE_NATIVE].next_batch;
     syncs = s->owner.syncs_begun;
     slow_syncs(true);
     commit_all(sides);
     CHECK_U64(s->owner.syncs_begun, syncs + 1); /* nobody tries it again */
     CHECK_U64(s->owner.syncs_done, syncs);
-    CHECK_U64(d->owner.log[STORE_NATIVE].next_batch,
+    CHECK_U64(d->wals->of[STORE_NATIVE].next_batch,
               batches); /* no record was asked for */
     slow_syncs(false);
     commit_one(&last);

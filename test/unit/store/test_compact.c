@@ -4,8 +4,18 @@
 #include <math.h>
 
 #include "base/metrics.h"
+
+#include "store/core/core.h"
+#include "store/index/entry.h"
 #include "store/record/block.h"
 #include "store/record/manifest.h"
+#include "store/store.h"
+#include "store/store_entry.h"
+#include "store/store_options.h"
+#include "store/store_read.h"
+#include "store/store_space.h"
+#include "store/store_upload.h"
+#include "store/store_write.h"
 #include "store/wal/commit.h"
 
 #include "compact_rig.h" /* behind them: it has `data` */

@@ -3,6 +3,8 @@
 #include "base/mem.h"
 #include "check.h"
 #include "store/index/entry.h"
+#include "store/record/keys.h"
+#include "store/store_entry.h"
 
 static uint64_t seed = 7;
 static uint64_t

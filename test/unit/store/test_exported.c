@@ -3,7 +3,8 @@
 #include "check.h"
 
 #include "base/mem.h"
-#include "store/record/exported.h"
+#include "store/store_entry.h"
+#include "store/store_exported.h"
 #include "wire/record.h"
 
 static struct exported

@@ -1,7 +1,10 @@
 /* Headers that are filled in are the bytes that encoding makes, and the entry that reading them back gives: over keys, numbers,
  * sums and metadata that differ in what may differ. What differs in anything else is refused. */
 #include "check.h"
+#include "store/record/format.h"
 #include "store/record/header_template.h"
+#include "store/record/log_record.h"
+#include "store/store_entry.h"
 #include "wire/tar.h"
 
 struct sample {

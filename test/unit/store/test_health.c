@@ -5,8 +5,13 @@
 #include <sys/mman.h>
 
 #include "rt/test_hooks.h"
+#include "store/core/core.h"
 #include "store/health/health_internal.h"
-#include "store/internal.h"
+#include "store/segment/segment.h"
+#include "store/store.h"
+#include "store/store_entry.h"
+#include "store/store_health.h"
+#include "store/store_options.h"
 #include "world_damage.h"
 
 #ifdef FB_TEST_HOOKS

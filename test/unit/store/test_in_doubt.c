@@ -7,6 +7,9 @@
 #include "base/mem.h"
 #include "store/gc/compactor.h"
 #include "store/segment/segment.h"
+#include "store/store.h"
+#include "store/store_entry.h"
+#include "store/store_write.h"
 
 #define FILLER (200u << 10) /* five of these fill a log */
 #define SMALL  3000u

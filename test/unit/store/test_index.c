@@ -2,8 +2,16 @@
  * layer), batches, reopening. After every step a lookup and a listing say what the model says. */
 #include "base/mem.h"
 #include "scratch.h"
+#include "store/index/entry.h"
 #include "store/index/find.h"
+#include "store/index/index.h"
 #include "store/index/list.h"
+#include "store/index/memtable.h"
+#include "store/index/run.h"
+#include "store/record/keys.h"
+#include "store/store_entry.h"
+#include "store/store_health.h"
+#include "store/store_upload.h"
 
 #define BUCKETS 3
 #define KEYS    400

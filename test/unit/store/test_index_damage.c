@@ -2,8 +2,14 @@
  * or does no harm; a start, or a rebuild, has everything. Protects I5 (and I1: nothing damaged is read). */
 #include "base/mem.h"
 #include "heard.h"
+#include "store/core/core.h"
 #include "store/index/index.h"
-#include "store/internal.h"
+#include "store/segment/segment.h"
+#include "store/store.h"
+#include "store/store_entry.h"
+#include "store/store_health.h"
+#include "store/store_options.h"
+#include "store/store_rescue.h"
 #include "world_damage.h"
 
 static char *data;

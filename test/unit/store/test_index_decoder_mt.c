@@ -2,9 +2,15 @@
  * anybody helps, so these are: as they are when an index is made anew. Whoever comes first, is slow, or goes early,
  * each key comes once, in order, with its newest entry, and nobody waits for ever. Runs under TSan. */
 #include "scratch.h"
-#include "store/index/find.h"
-#include "store/index/index_decoder.h"
 
+#include "store/index/entry.h"
+#include "store/index/find.h"
+#include "store/index/index.h"
+#include "store/index/index_decoder.h"
+#include "store/index/memtable.h"
+#include "store/index/run.h"
+#include "store/record/keys.h"
+#include "store/store_entry.h"
 #include <pthread.h>
 
 #define RUNS 3u

@@ -6,11 +6,17 @@
 #include "base/mem.h"
 #include "rt/fiber.h"
 #include "scratch.h"
+#include "store/core/core.h"
 #include "store/index/find.h"
+#include "store/index/index.h"
 #include "store/index/index_internal.h"
 #include "store/index/list.h"
-#include "store/internal.h"
+#include "store/index/memtable.h"
+#include "store/index/run.h"
 #include "store/scrub/scrub.h"
+#include "store/segment/segment.h"
+#include "store/store_entry.h"
+#include "store/store_health.h"
 
 #define ROWS 20000u
 

@@ -7,8 +7,14 @@
 
 #include "base/mem.h"
 #include "rt/fiber.h"
+#include "store/core/core.h"
 #include "store/index/index.h"
-#include "store/internal.h"
+#include "store/segment/segment.h"
+#include "store/store.h"
+#include "store/store_entry.h"
+#include "store/store_health.h"
+#include "store/store_options.h"
+#include "store/store_space.h"
 
 #define SMALL 150u
 #define PAGE  4096u

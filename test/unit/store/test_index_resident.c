@@ -9,9 +9,17 @@
 #include "base/mem.h"
 #include "rt/fiber.h"
 #include "scratch.h"
+#include "store/core/core.h"
+#include "store/index/entry.h"
 #include "store/index/find.h"
+#include "store/index/index.h"
+#include "store/index/index_internal.h"
 #include "store/index/index_resident.h"
-#include "store/internal.h"
+#include "store/index/memtable.h"
+#include "store/index/run.h"
+#include "store/record/keys.h"
+#include "store/segment/segment.h"
+#include "store/store_entry.h"
 
 #define ROWS    30000u
 #define BUCKETS 3u

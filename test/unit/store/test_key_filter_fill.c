@@ -1,9 +1,13 @@
 /* A start with a good index learns its keys behind everything else. Whatever is not learned yet, or was learned, a put that
  * must find nothing finds what is there: in the index, in the tail, of keys in layers, of several buckets. */
 #include "check.h"
+#include "store/core/core.h"
 #include "store/index/key_filter.h"
 #include "store/index/run.h"
-#include "store/internal.h"
+#include "store/segment/segment.h"
+#include "store/store.h"
+#include "store/store_entry.h"
+#include "store/store_write.h"
 #include "store/wal/flush.h"
 #include "world.h"
 
@@ -53,9 +57,9 @@ learn(struct store *d)
 {
     struct errbuf eb = {0};
 
-    for (unsigned i = 0; i < 100 && !key_filter_is_complete(d->owner.key_filter); i++)
+    for (unsigned i = 0; i < 100 && !key_filter_is_complete(d->key_filter); i++)
         CHECK(flush_wait(d, &eb) == ERR_OK);
-    CHECK(key_filter_is_complete(d->owner.key_filter));
+    CHECK(key_filter_is_complete(d->key_filter));
 }
 
 static void
@@ -65,7 +69,7 @@ a_new_disk_knows(void *arg)
     struct errbuf eb = {0};
 
     (void)arg;
-    CHECK(key_filter_is_complete(d->owner.key_filter));
+    CHECK(key_filter_is_complete(d->key_filter));
     put_all(d, true, ERR_OK);
     put_all(d, true, ERR_PRECONDITION);
     CHECK(store_flush(d, &eb) == ERR_OK);
@@ -87,7 +91,7 @@ a_start_learns(void *arg)
     learn(d);
     CHECK(put(d, 7, "beside", true) == ERR_PRECONDITION);
     CHECK(put(d, 9, "beside", true) == ERR_OK);
-    CHECK(!key_filter_maybe(d->owner.key_filter, run_key_hash(7, SPAN("never"))));
+    CHECK(!key_filter_maybe(d->key_filter, run_key_hash(7, SPAN("never"))));
     put_all(d, true, ERR_PRECONDITION);
     put_all(d, false, ERR_OK);
     store_close(&d);

@@ -2,6 +2,8 @@
 #include "base/mem.h"
 #include "check.h"
 #include "store/record/keys.h"
+#include "store/store_entry.h"
+#include "store/store_upload.h"
 
 static uint64_t seed = 42;
 static uint32_t

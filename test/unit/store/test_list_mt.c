@@ -5,7 +5,11 @@
 #include "base/mem.h"
 #include "scratch.h"
 #include "store/index/find.h"
+#include "store/index/index.h"
 #include "store/index/list.h"
+#include "store/index/memtable.h"
+#include "store/index/run.h"
+#include "store/store_entry.h"
 
 static struct rt_dir *dir;
 static struct memtable *memtable;

@@ -27,8 +27,8 @@ beyond_mark(void *arg)
         d = open_slow(8u << 20);
         CHECK(is_served(d, "kept", 1) && is_served(d, "last", 4));
         CHECK(!is_served(d, "deleted", 2) && !is_served(d, "lost", 3));
-        CHECK(!d->owner.after_damage);
-        CHECK(d->owner.after_gap);
+        CHECK(!d->recovery->after_damage);
+        CHECK(d->recovery->after_gap);
         if (i == 1)
             put(d, "more", 5);
         store_close(&d);
@@ -65,7 +65,7 @@ cleared_too_far(void *arg)
     damage(at, IN_HEAD);
     world_lose_index();
     d = open_slow(8u << 20);
-    CHECK(d->owner.after_gap && !d->owner.after_damage);
+    CHECK(d->recovery->after_gap && !d->recovery->after_damage);
     CHECK(!is_served(d, "key", 1) && !is_served(d, "key", 2));
     put(d, "key", 2);
     CHECK(is_served(d, "key", 2));
@@ -112,7 +112,7 @@ lost_record(void *arg)
     CHECK_U64(damages(), before);
     d = open_slow(8u << 20);
     CHECK_U64(damages(), before + 1);
-    CHECK(d->owner.after_damage);
+    CHECK(d->recovery->after_damage);
     CHECK(!is_served(d, "old", 2) && !is_served(d, "kept", 1)); /* fetched anew */
     CHECK(is_served(d, "last", 4));
     put(d, "kept", 1);
@@ -157,7 +157,7 @@ lost_bytes(void *arg)
     damage(at, IN_BODY);
     world_lose_index();
     d = open_slow(8u << 20);
-    CHECK(!d->owner.after_damage);
+    CHECK(!d->recovery->after_damage);
     CHECK(is_served(d, "kept", 1) && is_served(d, "last", 4));
     CHECK(!is_served(d, "replaced", 2) && !is_served(d, "replaced", 3));
     store_close(&d);
@@ -190,7 +190,7 @@ missing_log(void *arg)
     CHECK(unlink(path) == 0);
     world_lose_index();
     d = open_slow(1u << 20);
-    CHECK(d->owner.after_damage);
+    CHECK(d->recovery->after_damage);
     CHECK(!is_served(d, "old", 2) && is_served(d, "last", 4));
     store_close(&d);
 }
@@ -223,7 +223,7 @@ moved_behind(void *arg)
     damage(at, IN_HEAD);
     world_lose_index();
     d = open_slow(1u << 20);
-    CHECK(d->owner.after_damage);
+    CHECK(d->recovery->after_damage);
     CHECK(!is_served(d, "old", 2) && is_served(d, "last", 4));
     store_close(&d);
 }
@@ -253,21 +253,21 @@ compacted(void *arg)
     damage(at, IN_HEAD);
     world_lose_index();
     d = open_slow(1u << 20);
-    CHECK(d->owner.after_gap && !d->owner.after_damage);
+    CHECK(d->recovery->after_gap && !d->recovery->after_damage);
     holed = segment_ref(world_log_now(d));
     id = holed->id;
     world_fill_log(d, data, FILLER);
     world_compact_log(d, holed);
     CHECK(segment_pin(d, id) == NULL); /* it went */
     CHECK(is_served(d, "kept", 2));
-    CHECK_U64(d->owner.truncated.of[TRUNCATED_LOST].count, 0);
+    CHECK_U64(d->wals->truncated.of[TRUNCATED_LOST].count, 0);
     world_copy(); /* the list still has the hole there */
     store_close(&d);
     world_check_sound();
     world_back_to_copy();
     d = open_slow(1u << 20);
-    CHECK(!d->owner.after_gap && is_served(d, "kept", 2));
-    CHECK_U64(d->owner.truncated.of[TRUNCATED_LOST].count, 0);
+    CHECK(!d->recovery->after_gap && is_served(d, "kept", 2));
+    CHECK_U64(d->wals->truncated.of[TRUNCATED_LOST].count, 0);
     store_close(&d);
     world_check_sound();
 }
@@ -408,7 +408,7 @@ opened_without_room(void *arg)
             continue;
         }
         opened += seen;
-        CHECK(d->owner.after_damage);
+        CHECK(d->recovery->after_damage);
         CHECK(!is_served(d, "old", 2) && is_served(d, "last", 4));
         store_close(&d);
     }
@@ -451,7 +451,7 @@ chunked(void *arg)
     damage(at, IN_HEAD);
     world_lose_index();
     d = open_slow(8u << 20);
-    CHECK(d->owner.after_damage);
+    CHECK(d->recovery->after_damage);
     CHECK(store_lookup(d, &head, &entry, &eb) == ERR_OK &&
           (entry.flags & ENTRY_IN_DOUBT) != 0);
     CHECK(store_lookup(d, &piece, &entry, &eb) == ERR_OK &&

@@ -47,7 +47,7 @@ lost_end(void *arg)
          i++) { /* made anew it finds it again, and what came since */
         world_lose_index();
         d = open_slow(8u << 20);
-        CHECK(d->owner.after_damage);
+        CHECK(d->recovery->after_damage);
         CHECK(!is_served(d, "old", 2) && is_served(d, "kept", 4) == (i > 0));
         put(d, "kept", 4);
         store_close(&d);
@@ -82,7 +82,7 @@ lost_last_bytes(void *arg)
     for (unsigned i = 0; i < 3; i++) {
         world_lose_index();
         d = open_slow(8u << 20);
-        CHECK(!d->owner.after_damage);
+        CHECK(!d->recovery->after_damage);
         CHECK(is_served(d, "kept", 1) && is_served(d, "later", 4) == (i > 0));
         CHECK(!is_served(d, "replaced", 2) && !is_served(d, "replaced", 3));
         put(d, "later", 4);
@@ -115,7 +115,7 @@ end_beyond_mark(void *arg)
     damage(at, IN_HEAD);
     world_lose_index();
     d = open_slow(8u << 20);
-    CHECK(!d->owner.after_damage && !d->owner.after_gap);
+    CHECK(!d->recovery->after_damage && !d->recovery->after_gap);
     CHECK(is_served(d, "kept", 1) && !is_served(d, "lost", 3));
     CHECK(!is_served(d, "deleted", 2));
     CHECK_U64(damages(), before);
@@ -147,7 +147,7 @@ missing_logs(void *arg)
     for (unsigned i = 0; i < 2; i++) {
         world_lose_index();
         d = open_slow(1u << 20);
-        CHECK(d->owner.after_damage);
+        CHECK(d->recovery->after_damage);
         CHECK(!is_served(d, "old", 2) && is_served(d, "last", 4) == (i > 0));
         put(d, "last", 4);
         delete (d, "last");
@@ -192,7 +192,7 @@ not_closed(void *arg)
     damage(at, IN_HEAD);
     world_lose_index();
     d = open_slow(8u << 20);
-    CHECK(d->owner.after_damage);
+    CHECK(d->recovery->after_damage);
     CHECK(!is_served(d, "old", 2) && !is_served(d, "kept", 1));
     store_close(&d);
 }

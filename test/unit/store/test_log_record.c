@@ -2,9 +2,12 @@
  * be filled up; manifests and the superblock likewise. */
 #include "base/hash.h"
 #include "check.h"
+#include "store/record/format.h"
+#include "store/record/log_record.h"
 #include "store/record/log_record_peek.h"
 #include "store/record/manifest.h"
 #include "store/record/superblock.h"
+#include "store/store_entry.h"
 #include "wire/tar.h"
 
 static struct log_record

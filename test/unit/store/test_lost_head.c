@@ -2,7 +2,15 @@
  * lies in it from a former life stays away. Protects I5. */
 #include "base/mem.h"
 #include "heard.h"
+#include "store/core/core.h"
 #include "store/segment/segment.h"
+#include "store/store.h"
+#include "store/store_entry.h"
+#include "store/store_health.h"
+#include "store/store_rescue.h"
+#include "store/store_space.h"
+#include "store/store_write.h"
+#include "store/wal/wal.h"
 #include "world_damage.h"
 
 static char *data;
@@ -12,7 +20,7 @@ static char *data;
 static const struct segment *
 log_now(const struct store *d)
 {
-    return d->owner.log[STORE_NATIVE].now;
+    return d->wals->of[STORE_NATIVE].now;
 }
 
 /* Numbered objects until the next log is begun, and one more; how many there are. */

@@ -6,6 +6,12 @@
 #include "base/metrics.h"
 #include "store/record/log_record.h"
 #include "store/record/manifest.h"
+#include "store/segment/read.h"
+#include "store/store.h"
+#include "store/store_entry.h"
+#include "store/store_space.h"
+#include "store/store_upload.h"
+#include "store/store_write.h"
 
 #define LARGE  ((300u << 10) + 77)
 #define PAGE   4096u

@@ -1,9 +1,12 @@
 /* The native log that comes next is made before it is needed, written full of zeros, and so is the first one; the full one is
  * followed by it, a start removes one that nobody used, and what was written over zeros is replayed. Protects D1 beside the
  * speed of durable PUTs. Power cuts while it is made are sim_store's and sim_store_space's. */
+#include "store/core/core.h"
+#include "store/segment/segment.h"
+#include "store/store.h"
+#include "store/store_entry.h"
+#include "store/wal/wal.h"
 #include "world.h"
-
-#include "store/internal.h"
 
 #define BYTES 100000u
 
@@ -22,10 +25,10 @@ name(unsigned n)
 static struct segment *
 spare_of(struct store *d)
 {
-    while (d->owner.spare[STORE_NATIVE] == NULL)
+    while (d->segments->spare[STORE_NATIVE] == NULL)
         CHECK(rt_sleep_ms(10) == ERR_OK);
-    CHECK(d->owner.spare[STORE_NATIVE] != NULL);
-    return d->owner.spare[STORE_NATIVE];
+    CHECK(d->segments->spare[STORE_NATIVE] != NULL);
+    return d->segments->spare[STORE_NATIVE];
 }
 
 static bool
@@ -82,25 +85,25 @@ follows(void *arg)
     unsigned count = 0;
 
     (void)arg;
-    check_written(d->owner.log[STORE_NATIVE].now);
+    check_written(d->wals->of[STORE_NATIVE].now);
     CHECK(world_put(d, name(count++), data, BYTES, NULL) == ERR_OK);
-    CHECK(d->owner.spare[STORE_NATIVE] ==
+    CHECK(d->segments->spare[STORE_NATIVE] ==
           NULL); /* a log that is hardly used wants none */
-    first = d->owner.log[STORE_NATIVE].now->id;
-    while (d->owner.log[STORE_NATIVE].now->owner.used <
-           d->owner.log[STORE_NATIVE].now->owner.size / 4)
+    first = d->wals->of[STORE_NATIVE].now->id;
+    while (d->wals->of[STORE_NATIVE].now->owner.used <
+           d->wals->of[STORE_NATIVE].now->owner.size / 4)
         CHECK(world_put(d, name(count++), data, BYTES, NULL) == ERR_OK);
     next = spare_of(d)->id;
     CHECK(next > first && is_there(next));
-    CHECK_U64(spare_of(d)->owner.size, d->owner.log[STORE_NATIVE].now->owner.size);
+    CHECK_U64(spare_of(d)->owner.size, d->wals->of[STORE_NATIVE].now->owner.size);
     CHECK_U64(spare_of(d)->first_batch, 0);
     check_zeros(spare_of(d));
 
-    while (d->owner.log[STORE_NATIVE].now->id == first)
+    while (d->wals->of[STORE_NATIVE].now->id == first)
         CHECK(world_put(d, name(count++), data, BYTES, NULL) == ERR_OK);
-    CHECK_U64(d->owner.log[STORE_NATIVE].now->id, next);
-    while (d->owner.log[STORE_NATIVE].now->owner.used <
-           d->owner.log[STORE_NATIVE].now->owner.size / 4)
+    CHECK_U64(d->wals->of[STORE_NATIVE].now->id, next);
+    while (d->wals->of[STORE_NATIVE].now->owner.used <
+           d->wals->of[STORE_NATIVE].now->owner.size / 4)
         CHECK(world_put(d, name(count++), data, BYTES, NULL) == ERR_OK);
     after = spare_of(d)->id;
     CHECK(after != next && is_there(after));
@@ -110,7 +113,7 @@ follows(void *arg)
     CHECK(!is_there(after)); /* room, and nothing else */
     for (unsigned i = 0; i < count; i++)
         CHECK(world_get(d, name(i), data, BYTES, 0, BYTES) == ERR_OK);
-    CHECK_U64(d->owner.log[STORE_NATIVE].now->id, next);
+    CHECK_U64(d->wals->of[STORE_NATIVE].now->id, next);
     store_close(&d);
 }
 

@@ -4,8 +4,15 @@
 
 #include "base/metrics.h"
 #include "rt/test_hooks.h"
+#include "store/core/core.h"
+#include "store/index/index.h"
 #include "store/index/index_resident.h"
-#include "store/internal.h"
+#include "store/segment/segment.h"
+#include "store/store.h"
+#include "store/store_entry.h"
+#include "store/store_options.h"
+#include "store/store_read.h"
+#include "store/store_write.h"
 #include "world.h"
 
 #define SIZE    4096

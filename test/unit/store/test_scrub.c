@@ -4,7 +4,16 @@
 #include <errno.h>
 
 #include "rt/test_hooks.h"
+#include "store/core/core.h"
+#include "store/index/entry.h"
+#include "store/index/find.h"
 #include "store/scrub/scrub.h"
+#include "store/store.h"
+#include "store/store_entry.h"
+#include "store/store_health.h"
+#include "store/store_options.h"
+#include "store/store_upload.h"
+#include "store/store_write.h"
 #include "wire/record.h"
 #include "world_damage.h"
 

@@ -7,6 +7,11 @@
 #include "rt/fiber.h"
 #include "rt/test_hooks.h"
 #include "store/index/index_internal.h"
+#include "store/store.h"
+#include "store/store_entry.h"
+#include "store/store_options.h"
+#include "store/store_read.h"
+#include "store/store_write.h"
 
 #define LOOPS  3
 #define FIBERS 4

@@ -1,7 +1,7 @@
 /* Protects: a log finds out which way of making a batch durable is quicker here, goes that way, notices when that changes,
  * and keeps to it where both are alike. */
 #include "check.h"
-#include "store/segment/sync_mode.h"
+#include "store/wal/sync_mode.h"
 
 /* So many batches; how many of them went as one operation. */
 static unsigned

@@ -4,7 +4,8 @@
 
 #include "base/log.h"
 #include "rt/file.h"
-#include "store/segment/truncated.h"
+#include "store/store_entry.h"
+#include "store/wal/truncated.h"
 
 static void
 test_ranges_merge(void)

@@ -2,12 +2,23 @@
  * anew from what is left: null versions, delete markers with and without an id, deletes before versioning was on. Metadata that
  * changed stay with what is not ended. A copy that went from this disk does not come back either, and one that came back stays. And what is ended between the compactor's look and its commit. Protects D6 and V7.
  */
-#include "world_damage.h"
-#include "world_wal.h"
-
+#include "store/core/core.h"
 #include "store/gc/compactor.h"
+#include "store/gc/relocate.h"
+#include "store/record/format.h"
+#include "store/record/log_record.h"
 #include "store/segment/scan.h"
 #include "store/segment/segment.h"
+#include "store/store.h"
+#include "store/store_entry.h"
+#include "store/store_read.h"
+#include "store/store_replica.h"
+#include "store/store_version.h"
+#include "store/store_write.h"
+#include "store/wal/commit.h"
+#include "store/wal/wal.h"
+#include "world_damage.h"
+#include "world_wal.h"
 
 #define FILLER (200u << 10) /* five of these fill a log */
 #define BODY   "the body of a version"
@@ -19,7 +30,7 @@ static char *filler;
 static uint32_t
 log_now(const struct store *d)
 {
-    return d->owner.log[STORE_NATIVE].now->id;
+    return d->wals->of[STORE_NATIVE].now->id;
 }
 
 /* Writes what lives on until the next log is begun; returns the one before. */
@@ -43,7 +54,7 @@ fill_log(struct store *d)
 static struct segment *
 log_of(struct store *d, uint32_t id)
 {
-    LIST_EACH(&d->owner.segments_of[STORE_NATIVE], n)
+    LIST_EACH(&d->segments->of_class[STORE_NATIVE], n)
     {
         struct segment *s = LIST_ENTRY(n, struct segment, owner.of_class);
 

@@ -2,8 +2,15 @@
  * between that keep or lose the index. Protects D1 for versions, rule 9 of the format, and that a list of versions is exact. Each
  * run prints its seed; FOREBAY_SEED gives one.
  */
+#include "store/core/core.h"
 #include "store/index/index.h"
-#include "store/internal.h"
+#include "store/segment/segment.h"
+#include "store/store.h"
+#include "store/store_entry.h"
+#include "store/store_read.h"
+#include "store/store_space.h"
+#include "store/store_version.h"
+#include "store/store_write.h"
 #include "world_damage.h"
 
 #define KEYS     6

@@ -11,6 +11,11 @@
 #include "folder.h"
 #include "rt/loop.h"
 #include "store/store.h"
+#include "store/store_entry.h"
+#include "store/store_health.h"
+#include "store/store_options.h"
+#include "store/store_read.h"
+#include "store/store_write.h"
 
 static char world_path[256]; /* the disk of the case at hand */
 

@@ -1,14 +1,17 @@
 /* world_logs: where a disk of the world stands in its cached logs, and a log compacted at once, for tests that know its insides. */
 #pragma once
+#include "store/core/core.h"
 #include "store/gc/compactor.h"
-#include "store/internal.h"
 #include "store/segment/segment.h"
+#include "store/store.h"
+#include "store/store_entry.h"
+#include "store/wal/wal.h"
 #include "world.h"
 
 static inline struct segment *
 world_log_now(const struct store *d)
 {
-    return d->owner.log[STORE_CACHED].now;
+    return d->wals->of[STORE_CACHED].now;
 }
 
 /* Writes objects of `len` bytes, which live on, until the next log is begun. */

@@ -1,8 +1,9 @@
-#include "store/gc/access_freq.h"
+#include "store/segment/access_freq.h"
 
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "store/segment/segment.h"
 
 #define UNIT 512u /* freq_counters stand for so many bytes: 2 TiB a window */
 

@@ -1,19 +1,26 @@
-#include "store/segment/wal_file.h"
+#include "store/wal/wal.h"
 
 #include <assert.h>
+#include <stdlib.h>
 
 #include "base/log.h"
 #include "base/metrics.h"
 #include "rt/point.h"
+#include "store/core/core.h"
 #include "store/health/health.h"
+#include "store/index/index.h"
+#include "store/record/format.h"
 #include "store/segment/segment.h"
 #include "store/segment/space.h"
+#include "store/store_entry.h"
 #include "store/wal/prealloc.h"
+#include "store/wal/sync_mode.h"
+#include "store/wal/truncated.h"
 
 static enum err
 give_up(struct store *d, enum store_class class, enum err rc, struct errbuf *eb)
 {
-    struct wal *log = &d->owner.log[class];
+    struct wal *log = &d->wals->of[class];
 
     log->failed = true;
     health_log_failed(d->health, class == STORE_NATIVE ? "native" : "cached");
@@ -29,7 +36,7 @@ give_up(struct store *d, enum store_class class, enum err rc, struct errbuf *eb)
 enum err
 wal_sync(struct store *d, enum store_class class, struct errbuf *eb)
 {
-    struct wal *log = &d->owner.log[class];
+    struct wal *log = &d->wals->of[class];
     uint64_t batch;
     enum err rc;
 
@@ -50,7 +57,7 @@ wal_sync(struct store *d, enum store_class class, struct errbuf *eb)
 enum err
 wal_reserve(struct store *d, enum store_class class, uint64_t bytes, struct errbuf *eb)
 {
-    struct wal *log = &d->owner.log[class];
+    struct wal *log = &d->wals->of[class];
     uint64_t most = MIN(d->o.segment_bytes, LOG_BYTES_MOST);
     struct segment *next;
     enum err rc;
@@ -77,8 +84,11 @@ wal_reserve(struct store *d, enum store_class class, uint64_t bytes, struct errb
     }
     if (rc != ERR_OK)
         return rc;
+    if (log->now != NULL)
+        log->now->owner.current = false;
     segment_drop(&log->now); /* the table keeps it for its readers */
     log->now = next;
+    next->owner.current = true;
     log->full = false;
     return ERR_OK;
 }
@@ -119,7 +129,7 @@ enum err
 wal_append(struct store *d, enum store_class class, struct iobuf *b, uint32_t len,
            bool sync, struct errbuf *eb)
 {
-    struct wal *log = &d->owner.log[class];
+    struct wal *log = &d->wals->of[class];
     struct segment *s = log->now;
     enum err rc;
 
@@ -140,7 +150,7 @@ wal_append(struct store *d, enum store_class class, struct iobuf *b, uint32_t le
     s->owner.counted += len;
     log->dirty = !sync;
     log->uncovered += len;
-    atomic_fetch_add(&d->used_bytes[class], len);
+    atomic_fetch_add(&d->segments->used_bytes[class], len);
     log->end = (struct wal_position){.generation = s->generation,
                                      .segment = s->id,
                                      .offset = s->owner.used,
@@ -151,4 +161,28 @@ wal_append(struct store *d, enum store_class class, struct iobuf *b, uint32_t le
     if (class == STORE_NATIVE)
         prealloc_wal_grew(d, s);
     return ERR_OK;
+}
+
+struct wals *
+wals_new(void)
+{
+    struct wals *w = xcalloc(1, sizeof *w);
+
+    rt_sem_init(&w->truncated_turn, 1);
+    return w;
+}
+
+void
+wals_free(struct wals **wp)
+{
+    struct wals *w = *wp;
+
+    *wp = NULL;
+    if (w == NULL)
+        return;
+    for (unsigned c = 0; c < STORE_CLASSES_; c++)
+        segment_drop(&w->of[c].now);
+    truncated_fini(&w->truncated);
+    free(w->garbage);
+    free(w);
 }

@@ -1,5 +1,4 @@
 /* The readers of disk_read.h: metadata, and bodies piece by piece. */
-#include "store/segment/read.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -7,9 +6,18 @@
 
 #include "base/account.h"
 #include "base/metrics.h"
+#include "store/core/core.h"
+#include "store/index/lookup_cache.h"
+#include "store/index/memtable.h"
 #include "store/record/block.h"
+#include "store/record/format.h"
+#include "store/record/log_record.h"
 #include "store/record/manifest.h"
+#include "store/segment/block_cache.h"
+#include "store/segment/read.h"
 #include "store/segment/reading.h"
+#include "store/store_entry.h"
+#include "store/store_read.h"
 
 #define READAHEAD_BUFFERS MIB(64) /* in use by all: beyond, nobody reads readahead */
 

@@ -4,7 +4,7 @@
  * Counting: any loop, no lock. access_freq_rotate(): one caller at a time.
  */
 #pragma once
-#include "store/internal.h"
+#include "store/core/core.h"
 
 /* Heats are in sixteenths of a read of each byte that lives. */
 #define ACCESS_FREQ_READ 16u

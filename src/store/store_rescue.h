@@ -4,7 +4,7 @@
  * docs/recovery.md says when to use which; docs/formats.md what is read and written.
  */
 #pragma once
-#include "store/record/exported.h"
+#include "store/store_exported.h"
 #include "store/store_health.h"
 
 /* ---- rebuild ---- */

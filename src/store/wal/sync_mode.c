@@ -1,4 +1,4 @@
-#include "store/segment/sync_mode.h"
+#include "store/wal/sync_mode.h"
 
 #include "base/mem.h"
 

@@ -1,4 +1,4 @@
-#include "store/segment/truncated.h"
+#include "store/wal/truncated.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -6,6 +6,7 @@
 #include "base/cursor.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "store/store_entry.h"
 #include "wire/record.h"
 
 #define TRUNCATED_KIND    34

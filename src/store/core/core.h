@@ -1,0 +1,72 @@
+/* core: what every sub-room needs of an open store: its identity, its folders, its owner loop; and a pointer to what each
+ * sub-room owns. A sub-room sees the structs of the sub-rooms above it and of itself, no others: theirs are incomplete here.
+ *
+ * "Owner" is the store's owner loop: the committers, the flusher and every reservation run there, so between two switches
+ * they are alone.
+ */
+#pragma once
+#include <stdatomic.h>
+
+#include "base/list.h"
+#include "rt/daemon.h"
+#include "rt/fiber.h"
+#include "rt/file.h"
+#include "rt/loop.h"
+#include "rt/sync.h"
+#include "store/record/format.h"
+#include "store/store.h"
+
+struct store {
+    /* Set in store_open(), then never changed: any loop. */
+    struct store_options o;
+    bool read_only;        /* the check's: nothing is written */
+    struct store_ids *ids; /* own_ids, or the node's */
+    struct store_ids own_ids;
+    uint8_t disk_id[16];
+    uint64_t epoch;        /* of this opening: larger than any on this disk before */
+    uint64_t former_epoch; /* of the opening before */
+    bool again;            /* the second try of one opening: the epoch is its own */
+    uint64_t generation;   /* of the superblock */
+    uint32_t cluster_sum;  /* crc32c of the cluster id: where block sums begin */
+    struct rt_dir *root, *state, *dir[STORE_CLASSES_];
+    struct rt_file *superblock; /* locked */
+
+    _Atomic bool failed; /* any loop: a write or sync of the native class failed */
+    bool open;           /* owner: takes changes */
+
+    /* What the sub-rooms own. Pointers are set in store_open(). */
+    struct health *health; /* NULL: the check's */
+
+    struct memtable *memtable;
+    struct index *index;
+    struct usage *usage;
+    struct key_filter *key_filter; /* owner; keys that memtable and index may hold */
+
+    struct segments *segments;
+    struct space *space; /* NULL: the check's */
+    struct block_cache *block_cache;
+    struct readings *readings;
+    struct access_freq *access_freq;
+
+    struct wals *wals;
+    struct prepared *prepared;
+    struct committer *committer[STORE_CLASSES_];
+    struct flusher *flusher;
+    struct prealloc *prealloc; /* NULL: the check's */
+
+    struct compactor *compactor; /* NULL: the check's */
+    struct puncher *puncher;
+    struct evictor *evictor;
+
+    struct recovery *recovery;
+    struct scrub *scrub;
+};
+
+/* Runs fn(arg) on the owner loop: directly when this is it. May switch. */
+enum err on_owner_loop(struct store *d, fiber_fn *fn, void *arg) MUST_CHECK;
+struct content_id content_mint(struct store *d); /* any loop */
+static inline uint64_t
+next_id(struct store *d)
+{
+    return atomic_fetch_add_explicit(&d->ids->counter, 1, memory_order_relaxed) + 1;
+}

@@ -1,0 +1,37 @@
+/* format: the numbers of the format on disk, and how ids and versions compare. docs/formats.md has every byte. Pure: any thread. */
+#pragma once
+#include <stdint.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "store/store_entry.h"
+
+#define FORMAT_VERSION  1
+#define STORE_ALIGN     4096u
+#define BLOCK_BYTES     (16u << 10) /* of a block sum */
+#define HEAD_MAX        (20u << 10) /* header of a record */
+#define META_MAX        (8u << 10)  /* metadata fields of an object */
+#define BATCH_MAX       ((4u << 20) - STORE_ALIGN)
+#define BATCH_RECORDS   512
+#define BODY_HEAD       STORE_ALIGN
+#define SUMS_HEAD_ROOM  (12u << 10)
+#define BODY_OWN        (16u << 20) /* from here on a body has a segment of its own */
+#define BODY_STEP       (16u << 20) /* one of unknown length grows by this */
+#define BODY_MAX        ((uint64_t)5 << 30)
+#define BUCKET_NOTE_MAX (64u << 10)
+#define PART_MAX        STORE_PARTS_MAX
+
+enum segment_kind { SEGMENT_LOG, SEGMENT_BODIES, SEGMENT_ONE };
+
+static inline bool
+content_eq(const struct content_id *a, const struct content_id *b)
+{
+    return memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0;
+}
+static inline int
+version_cmp(const struct version *a, const struct version *b)
+{
+    if (a->epoch != b->epoch)
+        return a->epoch < b->epoch ? -1 : 1;
+    return (a->counter > b->counter) - (a->counter < b->counter);
+}

@@ -1,0 +1,19 @@
+/* recovery: what a start has found, and what it needs until it is over. Owner loop. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+struct scan_readahead;
+struct chains;
+
+struct recovery {
+    uint64_t given_back; /* places found without a record */
+    bool after_gap;      /* the replay has passed a gap of the cached log: log_gap.h */
+    bool after_damage;   /* and what was in it had been durable before a reply */
+    bool wal_lost; /* as wals.damaged, but for a rebuild that only keeps what there is */
+    uint64_t replayed, to_replay; /* bytes of logs */
+    uint64_t replay_told_ns;
+    struct scan_readahead
+        *scan_readahead;   /* owned; NULL but while a replay has several logs */
+    struct chains *chains; /* owned; NULL but while cached logs are replayed */
+};
