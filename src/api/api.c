@@ -95,7 +95,7 @@ api_set_access_log(struct api *a, bool on)
 }
 
 static void
-handle(struct http_request *http, void *arg)
+api_handle(struct http_request *http, void *arg)
 {
     struct request *q;
     enum err rc;
@@ -149,7 +149,7 @@ log_access(const struct http_request *http, const struct http_done *d)
 }
 
 static void
-on_done(struct http_request *http, const struct http_done *d, void *arg)
+api_on_done(struct http_request *http, const struct http_done *d, void *arg)
 {
     const struct api *a = arg;
     struct request *q = http->user; /* NULL: response_cache_serve() */
@@ -214,10 +214,10 @@ is_vital(const struct http_head *head, void *arg)
 void
 api_handler(struct api *a, struct http_handler *out)
 {
-    *out = (struct http_handler){.handle = handle,
+    *out = (struct http_handler){.handle = api_handle,
                                  .ahead = ahead,
                                  .at_once = at_once,
-                                 .on_done = on_done,
+                                 .on_done = api_on_done,
                                  .error_body = error_body,
                                  .is_vital = is_vital,
                                  .arg = a};

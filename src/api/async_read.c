@@ -11,16 +11,16 @@ struct once {
 };
 
 static void
-end(struct once *o)
+async_read_end(struct once *o)
 {
     object_async_read_end(&o->get);
     map_bucket_drop(&o->q.bucket);
 }
 
 static void
-give_back(void *once)
+async_read_release(void *once)
 {
-    end(once);
+    async_read_end(once);
 }
 
 static bool
@@ -32,11 +32,11 @@ reply(struct once *o, struct span body)
     s3_put_found_headers(&o->q, &o->info);
     http_reply_headroom(
         http, (size_t)(body.at - o->get.at.at.buf->at)); /* verified, and read */
-    return http_reply_zero_copy(http, 200, &body, 1, give_back, o) == ERR_OK;
+    return http_reply_zero_copy(http, 200, &body, 1, async_read_release, o) == ERR_OK;
 }
 
 static void
-on_done(struct store_async_read *read, bool good)
+async_read_on_done(struct store_async_read *read, bool good)
 {
     struct once *o = CONTAINER_OF(read, struct once, get.at.at);
     struct http_request *http = o->q.http;
@@ -44,7 +44,7 @@ on_done(struct store_async_read *read, bool good)
     if (good) {
         good = reply(o, read->bytes); /* what could not be sent was given back */
     } else {
-        end(o);
+        async_read_end(o);
     }
     http_deferred_done(http, good);
 }
@@ -56,11 +56,11 @@ on_abandon(struct http_request *http)
     struct once *o = CONTAINER_OF((struct request *)http->user, struct once, q);
 
     store_async_read_abandon(&o->get.at.at);
-    end(o);
+    async_read_end(o);
 }
 
 static bool
-find(struct once *o)
+async_read_find(struct once *o)
 {
     struct request *q = &o->q;
     const struct map_bucket *b;
@@ -88,8 +88,8 @@ async_read_begin(struct api *a, struct http_request *http)
         return false;
     o = arena_alloc(http->arena, sizeof *o);
     o->q = (struct request){.api = a, .http = http, .arena = http->arena, .op = OP_get};
-    o->get.at.at.on_done = on_done;
-    if (!find(o))
+    o->get.at.at.on_done = async_read_on_done;
+    if (!async_read_find(o))
         return false;
     http->user = &o->q;
     http_defer(http, on_abandon);

@@ -78,7 +78,7 @@ audit_close(struct audit **ap)
 /* ---- lines ---- */
 
 static void
-put_field(struct json *j, const struct log_field *f)
+audit_put_field(struct json *j, const struct log_field *f)
 {
     switch (f->kind) {
     case LOG_TEXT:
@@ -100,8 +100,8 @@ put_field(struct json *j, const struct log_field *f)
 }
 
 static void
-put_line(struct request *q, const char *event, const char *outcome,
-         const struct log_field *fields, unsigned count)
+audit_put_line(struct request *q, const char *event, const char *outcome,
+               const struct log_field *fields, unsigned count)
 {
     char date[NUM_DATE_TEXT];
     size_t start = q->audit.len;
@@ -124,7 +124,7 @@ put_line(struct request *q, const char *event, const char *outcome,
               q->http->head->path); /* without the query: it may hold a signature */
     json_text(&j, "outcome", outcome);
     for (unsigned i = 0; i < count; i++)
-        put_field(&j, &fields[i]);
+        audit_put_field(&j, &fields[i]);
     json_end(&j);
     buf_putc(&q->audit, '\n');
     if (q->audit.full) { /* half a line is none */
@@ -134,7 +134,7 @@ put_line(struct request *q, const char *event, const char *outcome,
 }
 
 static bool
-is_delete(const char *event)
+audit_is_delete(const char *event)
 {
     return strcmp(event, "object.delete") == 0;
 }
@@ -149,10 +149,10 @@ audit_note(struct request *q, const char *event, const char *outcome,
         L_SPAN("path", q->http->head->path), L_TEXT("outcome", outcome)};
 
     if (q->api->options.audit != NULL && q->api->options.audit->file != NULL) {
-        put_line(q, event, outcome, fields, count);
+        audit_put_line(q, event, outcome, fields, count);
         return;
     }
-    if (is_delete(event))
+    if (audit_is_delete(event))
         return;
     for (unsigned i = 0; i < count && i < 6; i++)
         all[6 + i] = fields[i];
@@ -200,7 +200,7 @@ struct writing {
 };
 
 static void
-on_loop0(void *arg)
+audit_on_loop0(void *arg)
 {
     struct writing *w = arg;
     struct audit *a = w->audit;
@@ -233,7 +233,7 @@ write_lines(struct request *q, bool durable)
 {
     struct writing w = {
         .audit = q->api->options.audit, .durable = durable, .lines = buf_span(&q->audit)};
-    enum err rc = rt_call(0, on_loop0, &w);
+    enum err rc = rt_call(0, audit_on_loop0, &w);
 
     if (rc == ERR_OK)
         rc = w.rc;

@@ -116,7 +116,7 @@ write_document(struct request *q, struct buf *out)
 
 /* Why there is no object, where that is a delete marker. */
 static void
-put_marker(struct request *q)
+fault_put_marker(struct request *q)
 {
     char id[OBJECT_VERSION_TEXT], date[NUM_DATE_TEXT];
 
@@ -148,7 +148,7 @@ answer_fault(struct request *q)
             if (strcmp(q->fault.extra[i].name, "ActualObjectSize") == 0)
                 http_headerf(q->http, "content-range", "bytes */%.*s",
                              SPAN_ARG(q->fault.extra[i].value));
-    put_marker(q);
+    fault_put_marker(q);
     if (status == 304 || q->http->head->method == HTTP_METHOD_HEAD) {
         http_reply(q->http, status, (struct span){"", 0});
         return;

@@ -51,7 +51,7 @@ admit_anonymous(struct request *q, const char **why)
 
 /* Signed: a hash or signatures of the body may be left out only where nobody can change it on the way. */
 static enum err
-check_payload(struct request *q)
+gate_check_payload(struct request *q)
 {
     bool unsigned_body = q->caller.auth.payload.kind == PAYLOAD_UNSIGNED ||
                          q->caller.auth.payload.kind == PAYLOAD_CHUNKED_UNSIGNED_TRAILER;
@@ -65,7 +65,7 @@ check_payload(struct request *q)
 
 /* The key's life and its token. A token is told apart from a wrong one only to who can sign. */
 static enum err
-check_key(struct request *q, const struct auth_key *k, int64_t now_ms)
+gate_check_key(struct request *q, const struct auth_key *k, int64_t now_ms)
 {
     bool ended = k->expires_ms != 0 && now_ms >= k->expires_ms;
     struct span token = q->caller.auth.token;
@@ -91,7 +91,7 @@ gate_key(struct request *q, const struct auth_key **out, int64_t *now_s)
     *now_s = now_ms / 1000;
     *out = k;
     return k == NULL ? sigv4_unknown_key(&q->caller.auth, &q->fault)
-                     : check_key(q, k, now_ms);
+                     : gate_check_key(q, k, now_ms);
 }
 
 void
@@ -122,7 +122,7 @@ verify(struct request *q, const struct sigv4_request *req, const struct auth_use
     q->caller.users = auth_serial(q->api->options.auth);
     signature_cache_keep(q, req, k);
     http_body_trust(q->http);
-    return check_payload(q);
+    return gate_check_payload(q);
 }
 
 /* ---- rights ---- */
@@ -190,7 +190,7 @@ caller_has_any_right(const struct request *q, struct span bucket)
 
 /* The table of rights: what a route needs, and who has it. */
 static bool
-has(const struct request *q, const struct auth_user *u, enum need need)
+gate_has(const struct request *q, const struct auth_user *u, enum need need)
 {
     struct span bucket = q->name.bucket, key = q->name.key, none = {"", 0};
 
@@ -229,7 +229,7 @@ gate_may_read(struct request *q)
         return false;
     if (!is_signed)
         admit_anonymous(q, &why);
-    return has(q, k != NULL ? k->user : NULL, NEED_READ);
+    return gate_has(q, k != NULL ? k->user : NULL, NEED_READ);
 }
 
 /* The user's own limits, before a byte of the body is asked for (promise S11). */
@@ -258,7 +258,7 @@ charge_limits(struct request *q, const struct auth_user *u)
 }
 
 static enum err
-admit(struct request *q, enum need need)
+gate_admit(struct request *q, enum need need)
 {
     const struct http_head *head = q->http->head;
     struct sigv4_request req = {.method = head->method_text,
@@ -282,7 +282,7 @@ admit(struct request *q, enum need need)
         rc = verify(q, &req, &user);
     else
         admit_anonymous(q, &why);
-    if (rc == ERR_OK && !has(q, user, need))
+    if (rc == ERR_OK && !gate_has(q, user, need))
         rc = fault_set(&q->fault, S3_AccessDenied, why != NULL ? "%s" : NULL, why);
     if (rc == ERR_OK && user != NULL && user->meter != NULL)
         rc = charge_limits(q, user);
@@ -292,7 +292,7 @@ admit(struct request *q, enum need need)
 enum err
 gate(struct request *q, enum need need)
 {
-    enum err rc = admit(q, need);
+    enum err rc = gate_admit(q, need);
 
     if (rc != ERR_OK && q->fault.code != S3_SlowDown)
         AUDIT(q, "auth.refused", s3_code_name(q->fault.code),

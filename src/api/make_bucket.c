@@ -20,8 +20,8 @@ note(struct request *q, const struct map_bucket *b, struct errbuf *eb)
 }
 
 static enum err
-make(struct request *q, struct span name, const struct map_backend *backend,
-     const struct map_bucket **made, struct errbuf *eb)
+make_bucket_work(struct request *q, struct span name, const struct map_backend *backend,
+                 const struct map_bucket **made, struct errbuf *eb)
 {
     struct map_service *map = q->api->options.map;
     enum err rc = map_bucket_create(map, name, backend,
@@ -40,7 +40,7 @@ enum err
 make_bucket(struct request *q, struct span name, const struct map_backend *backend,
             const struct map_bucket **made, struct errbuf *eb)
 {
-    enum err rc = make(q, name, backend, made, eb);
+    enum err rc = make_bucket_work(q, name, backend, made, eb);
 
     AUDIT_CHANGE(q, backend != NULL ? "bucket.attach" : "bucket.create", rc,
                  L_SPAN("bucket", name),

@@ -128,7 +128,7 @@ struct spot {
 };
 
 static uint64_t
-hash_of(const struct http_head *h)
+response_hash_of(const struct http_head *h)
 {
     return hash_xxh3(h->target.at, h->target.len, hash_xxh3(h->host.at, h->host.len, 0));
 }
@@ -138,7 +138,7 @@ static bool
 spot_of(struct answers *a, const struct http_request *http, struct spot *out)
 {
     struct table *t = &a->at[rt_loop_index()];
-    uint64_t hash = http->ahead != 0 ? http->ahead : hash_of(http->head);
+    uint64_t hash = http->ahead != 0 ? http->ahead : response_hash_of(http->head);
 
     if (t->sets == NULL)
         return false;
@@ -166,7 +166,7 @@ prefetch(const struct answer *k)
 
 /* The next answer with that tag from `way` on; NULL: there is none. */
 static struct answer *
-tagged(const struct spot *at, unsigned *way)
+response_tagged(const struct spot *at, unsigned *way)
 {
     while (*way < WAYS && at->set->tags[*way] != at->tag)
         ++*way;
@@ -175,7 +175,7 @@ tagged(const struct spot *at, unsigned *way)
 
 /* The answer kept for this head, or NULL. */
 static struct answer *
-find(struct answers *a, const struct http_request *http)
+response_find(struct answers *a, const struct http_request *http)
 {
     struct answer *k;
     unsigned way = 0;
@@ -183,7 +183,7 @@ find(struct answers *a, const struct http_request *http)
 
     if (!spot_of(a, http, &at))
         return NULL;
-    while ((k = tagged(&at, &way)) != NULL) {
+    while ((k = response_tagged(&at, &way)) != NULL) {
         prefetch(k);
         if (is_for(k, http->head))
             return k;
@@ -200,12 +200,12 @@ response_cache_prefetch(const struct api *a, struct http_request *http, unsigned
     struct spot at;
 
     if (step == 0)
-        http->ahead = hash_of(http->head);
+        http->ahead = response_hash_of(http->head);
     if (a->answers == NULL || !spot_of(a->answers, http, &at))
         return;
     if (step == 0)
         __builtin_prefetch(at.set);
-    else if ((k = tagged(&at, &way)) == NULL)
+    else if ((k = response_tagged(&at, &way)) == NULL)
         return;
     else if (step == 1)
         prefetch(k);
@@ -236,14 +236,14 @@ put_request_ids(struct http_request *http)
 }
 
 static void
-give_back(void *held)
+response_release(void *held)
 {
     object_revalidated_end(held);
 }
 
 /* Its head: as it was with the ids of this request, or, on a connection that does not stay, its lines alone. */
 static void
-put_head(struct http_request *http, const struct answer *k)
+response_put_head(struct http_request *http, const struct answer *k)
 {
     struct span form = {k->text + k->host_len + k->target_len, k->form_len};
     char *lines = http_reply_template(http, form, k->lines_at);
@@ -258,7 +258,7 @@ put_head(struct http_request *http, const struct answer *k)
 }
 
 static bool
-serve(struct api *a, struct http_request *http, struct answer *k)
+response_serve(struct api *a, struct http_request *http, struct answer *k)
 {
     struct store_pinned *held = arena_alloc(http->arena, sizeof *held);
 
@@ -267,10 +267,11 @@ serve(struct api *a, struct http_request *http, struct answer *k)
         !object_revalidated_begin(a->options.object, &k->again, held))
         return false;
     metric_add(M_RESPONSE_CACHE_HITS, 0, 1);
-    put_head(http, k);
+    response_put_head(http, k);
     http_reply_headroom(http, held->front);
     /* A client that is gone is nobody to tell. */
-    (void)!http_reply_zero_copy(http, 200, held->pieces, held->count, give_back, held);
+    (void)!http_reply_zero_copy(http, 200, held->pieces, held->count, response_release,
+                                held);
     return http_reply_began(http);
 }
 
@@ -292,11 +293,11 @@ response_cache_serve(struct api *a, struct http_request *http)
     if (a->answers == NULL ||
         !is_plain_get(http, is_signed ? PLAIN_FIELDS | SIGNATURE : PLAIN_FIELDS))
         return false;
-    k = find(a->answers, http);
+    k = response_find(a->answers, http);
     if (k == NULL || (is_signed ? !is_for_signer(a, http, k)
                                 : !k->to_anybody || k->on_loopback != http->is_loopback))
         return false;
-    return serve(a, http, k);
+    return response_serve(a, http, k);
 }
 
 /* The caller has passed the gate: the next time it is enough that he signed. */
@@ -315,21 +316,21 @@ response_cache_serve_signed(struct request *q)
     if (q->api->answers == NULL || !q->caller.signed_request ||
         !is_plain_get(q->http, PLAIN_FIELDS | SIGNATURE))
         return false;
-    k = find(q->api->answers, q->http);
+    k = response_find(q->api->answers, q->http);
     if (k == NULL)
         return false;
     keep_signer(k, &q->caller);
-    return serve(q->api, q->http, k);
+    return response_serve(q->api, q->http, k);
 }
 
 /* ---- keeping ---- */
 
 /* The place of an answer: the one it has, an empty one, or the set's next. */
 static struct answer *
-place(struct answers *a, const struct http_request *http)
+response_place(struct answers *a, const struct http_request *http)
 {
     struct table *t = &a->at[rt_loop_index()];
-    struct answer *k = find(a, http);
+    struct answer *k = response_find(a, http);
     struct spot at;
     unsigned way = 0;
 
@@ -366,7 +367,7 @@ response_cache_keep(struct request *q, const struct object_get *get)
         http_template_make(q->http, again.place.size, form, TEXT_MAX - names, &lines_at);
     if (len == 0)
         return;
-    k = place(a, q->http);
+    k = response_place(a, q->http);
     if (k == NULL)
         return;
     k->again = again;

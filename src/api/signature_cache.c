@@ -34,7 +34,7 @@ signature_cache_free(struct signers **sp)
 }
 
 static struct signer *
-place_of(const struct api *a, uint64_t lines_id)
+signature_place_of(const struct api *a, uint64_t lines_id)
 {
     return &a->signers[rt_loop_index()]->at[lines_id % PLACES];
 }
@@ -53,7 +53,7 @@ const struct auth_key *
 signature_cache_find(const struct api *a, const struct http_request *http)
 {
     const struct http_head *h = http->head;
-    const struct signer *s = place_of(a, h->lines_id);
+    const struct signer *s = signature_place_of(a, h->lines_id);
     int64_t now_ms;
 
     if (h->lines_id == 0 || s->lines_id != h->lines_id ||
@@ -73,7 +73,7 @@ signature_cache_keep(struct request *q, const struct sigv4_request *req,
 {
     const struct http_head *h = q->http->head;
     const struct sigv4_auth *auth = &q->caller.auth;
-    struct signer *s = place_of(q->api, h->lines_id);
+    struct signer *s = signature_place_of(q->api, h->lines_id);
 
     /* A user with limits comes by the gate each time, where he is counted. */
     if (k->user->meter != NULL)

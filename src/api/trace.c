@@ -45,7 +45,7 @@ trace_free(struct trace **tp)
 }
 
 static void
-put(char *to, size_t room, struct span from)
+trace_put(char *to, size_t room, struct span from)
 {
     size_t n = MIN(from.len, room - 1);
 
@@ -75,10 +75,10 @@ trace_note(struct trace *t, const struct http_request *r, const struct http_done
                               .bytes_in = d->bytes_in,
                               .bytes_out = d->bytes_out,
                               .status = d->status};
-    put(e->id, sizeof e->id, span_of(r->id));
-    put(e->peer, sizeof e->peer, span_of(r->peer));
-    put(e->method, sizeof e->method, r->head->method_text);
-    put(e->path, sizeof e->path, r->head->path);
+    trace_put(e->id, sizeof e->id, span_of(r->id));
+    trace_put(e->peer, sizeof e->peer, span_of(r->peer));
+    trace_put(e->method, sizeof e->method, r->head->method_text);
+    trace_put(e->path, sizeof e->path, r->head->path);
 }
 
 struct gathering {
@@ -90,7 +90,7 @@ struct gathering {
 
 /* On the loop of the ring: nothing there runs meanwhile. */
 static void
-gather(void *arg)
+trace_gather(void *arg)
 {
     struct gathering *g = arg;
     struct ring *r = &g->t->rings[rt_loop_index()];
@@ -134,7 +134,7 @@ trace_look(struct trace *t, uint64_t after_ns, struct trace_entry *out, size_t r
     atomic_store_explicit(&t->until_ns, g.upto_ns + TRACE_WATCH_MS * 1000000ull,
                           memory_order_relaxed);
     for (unsigned i = 0; rc == ERR_OK && i < t->loops; i++)
-        rc = rt_call(i, gather, &g);
+        rc = rt_call(i, trace_gather, &g);
     if (rc != ERR_OK)
         err_set(eb, rc, "a loop has no room for another fiber");
     if (g.count > 0)

@@ -57,7 +57,7 @@ by_id(const void *a, const void *b)
 }
 
 static int
-by_name(const void *a, const void *b)
+auth_by_name(const void *a, const void *b)
 {
     return strcmp((*(struct user *const *)a)->name, (*(struct user *const *)b)->name);
 }
@@ -164,7 +164,7 @@ publish_now(struct auth *a, uint64_t *revision, struct errbuf *eb)
     s->at = xcalloc(MAX(a->file_count, 1), sizeof(struct user *));
     for (; s->count < a->file_count; s->count++)
         s->at[s->count] = user_copy(a->files[s->count]);
-    qsort(s->at, s->count, sizeof(struct user *), by_name);
+    qsort(s->at, s->count, sizeof(struct user *), auth_by_name);
     if (a->meta != NULL)
         rc = add_from_meta(a, s, revision, eb);
     if (rc == ERR_OK && s->count > AUTH_USERS_MAX)
@@ -295,8 +295,8 @@ auth_replace_files(struct auth *a, struct auth *fresh, struct errbuf *eb)
 /* ---- files ---- */
 
 static enum err
-add_user(struct auth *a, const struct credentials_profile *p, const char *file,
-         struct errbuf *eb)
+auth_add_user(struct auth *a, const struct credentials_profile *p, const char *file,
+              struct errbuf *eb)
 {
     struct user *u;
     enum err rc;
@@ -339,7 +339,7 @@ add_profiles(struct auth *a, struct span text, const char *file, struct errbuf *
                 "%s: [%.*s] needs both aws_access_key_id and aws_secret_access_key", file,
                 SPAN_ARG(p.name));
         else
-            rc = add_user(a, &p, file, eb);
+            rc = auth_add_user(a, &p, file, eb);
     }
     if (rc == ERR_OK && a->file_count == before)
         rc = err_set(eb, ERR_BAD_REQUEST,
@@ -402,7 +402,7 @@ now(const struct auth *a)
 }
 
 static const struct auth_key *
-find_in(const struct auth_users *s, struct span access_key)
+auth_find_in(const struct auth_users *s, struct span access_key)
 {
     uint32_t low = 0, high = s->key_count;
 
@@ -423,7 +423,7 @@ find_in(const struct auth_users *s, struct span access_key)
 const struct auth_key *
 auth_find(const struct auth *a, struct span access_key)
 {
-    return find_in(now(a), access_key);
+    return auth_find_in(now(a), access_key);
 }
 
 uint64_t
@@ -496,7 +496,7 @@ auth_users_at(const struct auth_users *s, uint32_t index, struct auth_shown *out
 const struct auth_key *
 auth_users_key(const struct auth_users *s, uint32_t user, uint32_t index)
 {
-    return find_in(s, span_of(s->at[user]->keys[index].id));
+    return auth_find_in(s, span_of(s->at[user]->keys[index].id));
 }
 
 bool

@@ -8,7 +8,7 @@ credentials_cursor(struct span text)
 
 /* Takes one line without its end; false when nothing is left. */
 static bool
-next_line(struct credentials_cursor *c, struct span *line)
+credentials_next_line(struct credentials_cursor *c, struct span *line)
 {
     const char *end;
 
@@ -26,7 +26,7 @@ next_line(struct credentials_cursor *c, struct span *line)
 }
 
 static bool
-is_header(struct span line)
+credentials_is_header(struct span line)
 {
     return line.len >= 2 && line.at[0] == '[' && line.at[line.len - 1] == ']';
 }
@@ -47,8 +47,8 @@ is_printable(struct span s)
 }
 
 static enum err
-parse_pair(struct span line, struct credentials_profile *p, const char *file,
-           unsigned number, struct errbuf *eb)
+credentials_parse_pair(struct span line, struct credentials_profile *p, const char *file,
+                       unsigned number, struct errbuf *eb)
 {
     const char *equals = memchr(line.at, '=', line.len);
     struct span name, value, *where = NULL;
@@ -84,9 +84,9 @@ credentials_next(struct credentials_cursor *c, struct credentials_profile *out,
     *rc = ERR_OK;
     *out = (struct credentials_profile){.name = {"", 0}};
     for (;;) {
-        if (!next_line(c, &line))
+        if (!credentials_next_line(c, &line))
             return false;
-        if (is_header(line))
+        if (credentials_is_header(line))
             break;
         if (!is_blank(line)) {
             *rc = err_set(eb, ERR_BAD_REQUEST, "%s:%u: expected a [profile] first", file,
@@ -95,14 +95,14 @@ credentials_next(struct credentials_cursor *c, struct credentials_profile *out,
         }
     }
     out->name = span_trim((struct span){line.at + 1, line.len - 2});
-    for (before = *c; next_line(c, &line); before = *c) {
-        if (is_header(line)) {
+    for (before = *c; credentials_next_line(c, &line); before = *c) {
+        if (credentials_is_header(line)) {
             *c = before; /* of the next profile */
             break;
         }
         if (is_blank(line))
             continue;
-        *rc = parse_pair(line, out, file, c->line, eb);
+        *rc = credentials_parse_pair(line, out, file, c->line, eb);
         if (*rc != ERR_OK)
             return false;
     }

@@ -6,7 +6,7 @@
 
 /* "[::1]:9000" -> "::1", "host:80" -> "host". */
 static struct span
-without_port(struct span host)
+host_without_port(struct span host)
 {
     if (host.len > 0 && host.at[0] == '[') {
         const char *end = memchr(host.at, ']', host.len);
@@ -61,7 +61,7 @@ bool
 auth_host_ok(const struct auth *a, struct span host, const char *const *domains,
              unsigned count)
 {
-    struct span name = without_port(host);
+    struct span name = host_without_port(host);
 
     (void)a;
     if (span_eq(name, SPAN("127.0.0.1"))) /* nearly always */

@@ -32,7 +32,7 @@ pay(_Atomic uint64_t *until, uint64_t cost, uint64_t now_ns)
 
 /* What was used after all; a refund where it is less. */
 static void
-settle(_Atomic uint64_t *until, uint64_t paid, uint64_t used, uint64_t now_ns)
+meter_pay_off(_Atomic uint64_t *until, uint64_t paid, uint64_t used, uint64_t now_ns)
 {
     uint64_t old = atomic_load(until), fresh;
 
@@ -43,7 +43,7 @@ settle(_Atomic uint64_t *until, uint64_t paid, uint64_t used, uint64_t now_ns)
 }
 
 static enum auth_over
-refuse(enum auth_over why)
+meter_refuse(enum auth_over why)
 {
     atomic_fetch_add_explicit(&refused[why], 1, memory_order_relaxed);
     return why;
@@ -58,17 +58,17 @@ auth_meter_begin(struct auth_meter *m, const struct auth_limits *l, bool part,
     *out = (struct auth_charge){0};
     if (counts && atomic_fetch_add(&m->parts, 1) >= l->parts) {
         atomic_fetch_sub(&m->parts, 1);
-        return refuse(AUTH_OVER_PARTS);
+        return meter_refuse(AUTH_OVER_PARTS);
     }
     if (l->bytes > 0 && !pay(&m->bytes_ns, cost_ns(bytes, l->bytes), now_ns)) {
         if (counts)
             atomic_fetch_sub(&m->parts, 1);
-        return refuse(AUTH_OVER_BYTES);
+        return meter_refuse(AUTH_OVER_BYTES);
     }
     *out = (struct auth_charge){.meter = m, .limits = *l, .bytes = bytes, .part = counts};
     if (l->requests > 0 && !pay(&m->requests_ns, cost_ns(1, l->requests), now_ns)) {
         auth_meter_end(out, 0, now_ns);
-        return refuse(AUTH_OVER_REQUESTS);
+        return meter_refuse(AUTH_OVER_REQUESTS);
     }
     return AUTH_WITHIN;
 }
@@ -84,8 +84,8 @@ auth_meter_end(struct auth_charge *c, uint64_t bytes, uint64_t now_ns)
     if (c->part)
         atomic_fetch_sub(&m->parts, 1);
     if (c->limits.bytes > 0)
-        settle(&m->bytes_ns, cost_ns(c->bytes, c->limits.bytes),
-               cost_ns(bytes, c->limits.bytes), now_ns);
+        meter_pay_off(&m->bytes_ns, cost_ns(c->bytes, c->limits.bytes),
+                      cost_ns(bytes, c->limits.bytes), now_ns);
 }
 
 uint64_t

@@ -23,7 +23,7 @@ user_new(struct span name, int64_t created_ms)
 }
 
 static void
-wipe(char *secret)
+user_wipe(char *secret)
 {
     if (secret != NULL)
         OPENSSL_cleanse(secret, strlen(secret));
@@ -34,8 +34,8 @@ static void
 fini_key(struct user_key *k)
 {
     free(k->id);
-    wipe(k->secret);
-    wipe(k->token);
+    user_wipe(k->secret);
+    user_wipe(k->token);
 }
 
 void
@@ -166,7 +166,7 @@ user_name_check(struct span name, struct errbuf *eb)
 /* ---- the record ---- */
 
 static void
-put_text(struct buf *out, const char *text)
+user_put_text(struct buf *out, const char *text)
 {
     size_t len = text != NULL ? strlen(text) : 0;
 
@@ -175,14 +175,14 @@ put_text(struct buf *out, const char *text)
 }
 
 static void
-put_key(struct record_writer *w, const struct user_key *k)
+user_put_key(struct record_writer *w, const struct user_key *k)
 {
     struct buf field;
 
     buf_init(&field, 4 * USER_TEXT_MAX);
-    put_text(&field, k->id);
-    put_text(&field, k->secret);
-    put_text(&field, k->token);
+    user_put_text(&field, k->id);
+    user_put_text(&field, k->secret);
+    user_put_text(&field, k->token);
     buf_be(&field, (uint64_t)k->created_ms, 8);
     buf_be(&field, (uint64_t)k->expires_ms, 8);
     record_put_span(w, F_KEY, buf_span(&field));
@@ -197,8 +197,8 @@ put_grant(struct record_writer *w, const struct auth_grant *g)
 
     buf_init(&field, 4096);
     buf_be(&field, g->rights, 2);
-    put_text(&field, g->bucket);
-    put_text(&field, g->prefix);
+    user_put_text(&field, g->bucket);
+    user_put_text(&field, g->prefix);
     record_put_span(w, F_GRANT, buf_span(&field));
     buf_fini(&field);
 }
@@ -210,7 +210,7 @@ has_limits(const struct user *u)
 }
 
 static void
-put_limits(struct record_writer *w, const struct auth_limits *l)
+user_put_limits(struct record_writer *w, const struct auth_limits *l)
 {
     struct buf field;
 
@@ -231,11 +231,11 @@ user_encode(const struct user *u, struct buf *out)
     record_put_span(&w, F_NAME, span_of(u->name));
     record_put_u64(&w, F_CREATED_MS, (uint64_t)u->created_ms);
     for (uint32_t i = 0; i < u->key_count; i++)
-        put_key(&w, &u->keys[i]);
+        user_put_key(&w, &u->keys[i]);
     for (uint32_t i = 0; i < u->grant_count; i++)
         put_grant(&w, &u->grants[i]);
     if (has_limits(u))
-        put_limits(&w, &u->limits);
+        user_put_limits(&w, &u->limits);
     record_end(&w);
 }
 

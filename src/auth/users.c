@@ -145,7 +145,7 @@ find_or_make(struct change *c, struct user **out)
 
 /* May switch. */
 static enum err
-store(struct change *c, const struct user *u)
+users_store(struct change *c, const struct user *u)
 {
     struct arena *a = arena_new(KIB(4), KIB(64));
     struct meta_change change = {
@@ -183,13 +183,13 @@ change_once(struct change *c)
     if (rc == ERR_OK)
         rc = edit(c, u);
     if (rc == ERR_OK)
-        rc = store(c, u);
+        rc = users_store(c, u);
     user_free(&u);
     return rc;
 }
 
 static void
-on_loop0(void *arg)
+users_on_loop0(void *arg)
 {
     struct change *c = arg;
 
@@ -216,14 +216,14 @@ on_loop0(void *arg)
 }
 
 static enum err
-run(struct change *c, struct errbuf *eb)
+users_run(struct change *c, struct errbuf *eb)
 {
     enum err rc = user_name_check(c->name, eb);
 
     if (rc != ERR_OK)
         return rc;
     c->now_ms = (int64_t)(rt_wall_ns() / 1000000u);
-    rc = rt_call(0, on_loop0, c);
+    rc = rt_call(0, users_on_loop0, c);
     if (rc != ERR_OK)
         return err_set(eb, rc, "the server is busy: no stack for the change of a user");
     if (c->rc != ERR_OK) {
@@ -241,7 +241,7 @@ auth_user_add(struct auth *a, struct span name, struct auth_new_key *out,
 {
     struct change c = {.a = a, .kind = ADD, .name = name, .made = out};
 
-    return run(&c, eb);
+    return users_run(&c, eb);
 }
 
 enum err
@@ -249,7 +249,7 @@ auth_user_remove(struct auth *a, struct span name, struct errbuf *eb)
 {
     struct change c = {.a = a, .kind = REMOVE, .name = name};
 
-    return run(&c, eb);
+    return users_run(&c, eb);
 }
 
 enum err
@@ -258,7 +258,7 @@ auth_user_rotate(struct auth *a, struct span name, uint64_t keep_ms,
 {
     struct change c = {.a = a, .kind = ROTATE, .name = name, .ms = keep_ms, .made = out};
 
-    return run(&c, eb);
+    return users_run(&c, eb);
 }
 
 enum err
@@ -272,7 +272,7 @@ auth_user_temporary(struct auth *a, struct span name, uint64_t for_ms,
         return err_set(eb, ERR_BAD_REQUEST,
                        "a temporary key lives 1 second to 7 days, not %llu s",
                        (unsigned long long)(for_ms / 1000));
-    return run(&c, eb);
+    return users_run(&c, eb);
 }
 
 enum err
@@ -286,7 +286,7 @@ auth_user_grant(struct auth *a, struct span name, unsigned rights, struct span b
                        .bucket = bucket,
                        .prefix = prefix};
 
-    return run(&c, eb);
+    return users_run(&c, eb);
 }
 
 enum err
@@ -300,7 +300,7 @@ auth_user_revoke(struct auth *a, struct span name, unsigned rights, struct span 
                        .bucket = bucket,
                        .prefix = prefix};
 
-    return run(&c, eb);
+    return users_run(&c, eb);
 }
 
 enum err
@@ -314,5 +314,5 @@ auth_user_limit(struct auth *a, struct span name, const struct auth_limits *l,
         return err_set(eb, ERR_BAD_REQUEST,
                        "at most %llu requests a second, %llu bytes a second, %u parts",
                        AUTH_REQUESTS_MAX, AUTH_BYTES_MAX, AUTH_PARTS_MAX);
-    return run(&c, eb);
+    return users_run(&c, eb);
 }

@@ -106,8 +106,8 @@ conf_unknown(struct span name, struct errbuf *eb)
 
 /* Takes *v: into the configuration, unless something stronger stands there. */
 static enum err
-keep(struct conf *c, enum conf_option id, struct conf_value *v, enum conf_origin origin,
-     const char *where, struct errbuf *eb)
+conf_keep(struct conf *c, enum conf_option id, struct conf_value *v,
+          enum conf_origin origin, const char *where, struct errbuf *eb)
 {
     enum err rc = value_check(id, v, eb);
 
@@ -123,14 +123,14 @@ keep(struct conf *c, enum conf_option id, struct conf_value *v, enum conf_origin
 }
 
 static enum err
-set_text(struct conf *c, enum conf_option id, struct span text, enum conf_origin origin,
-         const char *where, struct errbuf *eb)
+conf_set_text(struct conf *c, enum conf_option id, struct span text,
+              enum conf_origin origin, const char *where, struct errbuf *eb)
 {
     struct conf_value v = {0};
     enum err rc = value_parse(id, text, &v, eb);
 
     if (rc == ERR_OK)
-        rc = keep(c, id, &v, origin, where, eb);
+        rc = conf_keep(c, id, &v, origin, where, eb);
     value_fini(&v);
     if (rc != ERR_OK)
         err_prefix(eb, "%s: %s", where, conf_rows[id].name);
@@ -212,7 +212,7 @@ on_value(const char *key, const struct toml_value *t, void *arg, struct errbuf *
     where = xasprintf("%s:%u", f->name, t->line);
     rc = typed(id, t, &v, eb);
     if (rc == ERR_OK)
-        rc = keep(f->conf, id, &v, CONF_FILE, where, eb);
+        rc = conf_keep(f->conf, id, &v, CONF_FILE, where, eb);
     value_fini(&v);
     if (rc != ERR_OK)
         err_prefix(eb, "%s", key);
@@ -304,7 +304,7 @@ set_from_variable(struct conf *c, struct span variable, const char *value,
         rc = has_dots ? err_set(eb, ERR_NOT_FOUND, "there is no option of that name")
                       : ERR_OK;
     } else if (conf_find(span_of(name), &id)) {
-        rc = set_text(c, id, span_of(value), CONF_ENVIRONMENT, where, eb);
+        rc = conf_set_text(c, id, span_of(value), CONF_ENVIRONMENT, where, eb);
         free(where);
         return rc;
     } else if (has_dots) {
@@ -362,20 +362,20 @@ conf_set(struct conf *c, const char *pair, const char *flag, struct errbuf *eb)
     if (equals == NULL)
         return err_set(eb, ERR_BAD_REQUEST, "%s %s: a value is missing: write %s=VALUE",
                        flag, pair, pair);
-    return set_text(c, id, span_of(equals + 1), CONF_FLAG, flag, eb);
+    return conf_set_text(c, id, span_of(equals + 1), CONF_FLAG, flag, eb);
 }
 
 enum err
 conf_set_option(struct conf *c, enum conf_option id, const char *value, const char *flag,
                 struct errbuf *eb)
 {
-    return set_text(c, id, span_of(value), CONF_FLAG, flag, eb);
+    return conf_set_text(c, id, span_of(value), CONF_FLAG, flag, eb);
 }
 
 /* ---- reading ---- */
 
 static const struct conf_value *
-value_of(const struct conf *c, enum conf_option id)
+conf_value_of(const struct conf *c, enum conf_option id)
 {
     assert(id < OPT_COUNT_);
     return &c->values[id];
@@ -388,46 +388,46 @@ conf_u64(const struct conf *c, enum conf_option id)
 
     assert(type == CONF_U64 || type == CONF_SIZE || type == CONF_DURATION);
     (void)type;
-    return value_of(c, id)->number;
+    return conf_value_of(c, id)->number;
 }
 
 bool
 conf_bool(const struct conf *c, enum conf_option id)
 {
     assert(conf_rows[id].type == CONF_BOOL);
-    return value_of(c, id)->number != 0;
+    return conf_value_of(c, id)->number != 0;
 }
 
 const char *
 conf_text(const struct conf *c, enum conf_option id)
 {
     assert(conf_rows[id].type == CONF_TEXT);
-    return value_of(c, id)->text;
+    return conf_value_of(c, id)->text;
 }
 
 unsigned
 conf_enum(const struct conf *c, enum conf_option id)
 {
     assert(conf_rows[id].type == CONF_ENUM);
-    return (unsigned)value_of(c, id)->number;
+    return (unsigned)conf_value_of(c, id)->number;
 }
 
 const char *const *
 conf_list(const struct conf *c, enum conf_option id, size_t *count)
 {
     assert(conf_rows[id].type == CONF_LIST);
-    *count = value_of(c, id)->count;
-    return (const char *const *)value_of(c, id)->items;
+    *count = conf_value_of(c, id)->count;
+    return (const char *const *)conf_value_of(c, id)->items;
 }
 
 enum conf_origin
 conf_origin(const struct conf *c, enum conf_option id)
 {
-    return value_of(c, id)->origin;
+    return conf_value_of(c, id)->origin;
 }
 
 const char *
 conf_where(const struct conf *c, enum conf_option id)
 {
-    return value_of(c, id)->where;
+    return conf_value_of(c, id)->where;
 }

@@ -12,7 +12,7 @@
 /* ---- finding ---- */
 
 static const struct flag *
-find_in(const struct flag *flags, struct span name)
+flags_find_in(const struct flag *flags, struct span name)
 {
     for (; flags != NULL && flags->name != NULL; flags++) {
         if (span_is(name, flags->name))
@@ -39,12 +39,12 @@ flags_real_name(struct span name)
 static const struct flag *
 find_flag(const struct verb *v, struct span name)
 {
-    const struct flag *f = find_in(v->flags, name);
+    const struct flag *f = flags_find_in(v->flags, name);
 
     if (f == NULL)
-        f = find_in(v->common, name);
+        f = flags_find_in(v->common, name);
     if (f == NULL)
-        f = find_in(v->flags, flags_real_name(name));
+        f = flags_find_in(v->flags, flags_real_name(name));
     return f;
 }
 
@@ -92,7 +92,7 @@ struct words {
 };
 
 static enum err
-give(struct args *a, const struct flag *f, const char *value, struct errbuf *eb)
+flags_give(struct args *a, const struct flag *f, const char *value, struct errbuf *eb)
 {
     if (!f->many && args_value(a, f->name) != NULL)
         return FAIL(eb, "--%s is given twice", f->name);
@@ -109,7 +109,7 @@ give_next(struct args *a, const struct flag *f, struct words *w, struct errbuf *
 {
     if (w->at == w->end)
         return FAIL(eb, "--%s wants a value: --%s %s", f->name, f->name, f->value);
-    return give(a, f, *w->at++, eb);
+    return flags_give(a, f, *w->at++, eb);
 }
 
 /* "--name", "--name=value" */
@@ -125,8 +125,8 @@ parse_long(struct args *a, const char *word, struct words *w, struct errbuf *eb)
     if (equals != NULL && f->value == NULL)
         return FAIL(eb, "--%s takes no value, got \"%.64s\"", f->name, equals + 1);
     if (equals != NULL)
-        return give(a, f, equals + 1, eb);
-    return f->value != NULL ? give_next(a, f, w, eb) : give(a, f, "", eb);
+        return flags_give(a, f, equals + 1, eb);
+    return f->value != NULL ? give_next(a, f, w, eb) : flags_give(a, f, "", eb);
 }
 
 /* "-r", "-rf", "-n5", "-n 5" */
@@ -141,9 +141,9 @@ parse_letters(struct args *a, const char *letters, struct words *w, struct errbu
             return FAIL(eb, "%s has no flag \"-%c\"", a->verb->name,
                         *letters > ' ' && *letters < 0x7F ? *letters : '?');
         if (f->value != NULL)
-            return letters[1] != '\0' ? give(a, f, letters + 1, eb)
+            return letters[1] != '\0' ? flags_give(a, f, letters + 1, eb)
                                       : give_next(a, f, w, eb);
-        rc = give(a, f, "", eb);
+        rc = flags_give(a, f, "", eb);
         if (rc != ERR_OK)
             return rc;
     }
@@ -219,7 +219,7 @@ lead_words(const struct flag *common, const char *word)
         struct span name = {
             word + 2, (equals != NULL ? (size_t)(equals - word) : strlen(word)) - 2};
 
-        f = find_in(common, flags_real_name(name));
+        f = flags_find_in(common, flags_real_name(name));
         return f == NULL ? 0 : f->value != NULL && equals == NULL ? 2 : 1;
     }
     for (const char *letter = word + 1; *letter != '\0'; letter++) {

@@ -63,7 +63,7 @@ put_json_value(struct json *j, enum conf_option id, const struct conf_value *v)
 }
 
 static const char *
-unit_of(enum conf_type type)
+conf_show_unit_of(enum conf_type type)
 {
     return type == CONF_SIZE ? "bytes" : type == CONF_DURATION ? "ms" : NULL;
 }
@@ -82,8 +82,8 @@ show_json(const struct conf *c, struct buf *out)
         json_open_object(&j, NULL);
         json_text(&j, "name", row->name);
         put_json_value(&j, (enum conf_option)id, &c->values[id]);
-        if (unit_of(row->type) != NULL)
-            json_text(&j, "unit", unit_of(row->type));
+        if (conf_show_unit_of(row->type) != NULL)
+            json_text(&j, "unit", conf_show_unit_of(row->type));
         json_text(&j, "default", row->fallback);
         json_text(&j, "origin", origin_names[c->values[id].origin]);
         json_text(&j, "where", c->values[id].where);
@@ -108,7 +108,7 @@ conf_show(const struct conf *c, enum conf_form form, struct buf *out)
 /* ---- the table ---- */
 
 static void
-put_limits(const struct conf_row *row, struct buf *out)
+conf_show_put_limits(const struct conf_row *row, struct buf *out)
 {
     buf_puts(out, type_names[row->type]);
     if (row->type == CONF_ENUM) {
@@ -141,7 +141,7 @@ static void
 explain_one(const struct conf_row *row, struct buf *out)
 {
     buf_printf(out, "%s\n    %s\n    ", row->name, row->help);
-    put_limits(row, out);
+    conf_show_put_limits(row, out);
     buf_printf(out, "; default %s; %s\n    ",
                row->fallback[0] != '\0' ? row->fallback : "none",
                row->live ? "changes by a reload" : "changes at the next start");
@@ -185,7 +185,7 @@ conf_reference(struct buf *out)
         const struct conf_row *row = &conf_rows[id];
 
         buf_printf(out, "| `%s` | %s | ", row->name, row->help);
-        put_limits(row, out);
+        conf_show_put_limits(row, out);
         buf_printf(out, " | %s%s%s |\n", row->fallback[0] != '\0' ? "`" : "",
                    row->fallback, row->fallback[0] != '\0' ? "`" : "");
     }

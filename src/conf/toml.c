@@ -124,7 +124,7 @@ end_of_line(struct parser *p)
 /* ---- strings ---- */
 
 static enum err
-put_bytes(struct parser *p, const char *bytes, size_t len)
+toml_put_bytes(struct parser *p, const char *bytes, size_t len)
 {
     if (len > sizeof p->string - p->used)
         return FAIL(p, "the strings of a value take more than %d bytes", TOML_STRING_MAX);
@@ -154,7 +154,7 @@ parse_unicode(struct parser *p, unsigned digits)
     }
     if (code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF))
         return FAIL(p, "U+%04" PRIX32 " is no character", code);
-    return put_bytes(p, bytes, utf8_put(code, bytes));
+    return toml_put_bytes(p, bytes, utf8_put(code, bytes));
 }
 
 static enum err
@@ -174,7 +174,7 @@ parse_escape(struct parser *p)
     if (which == NULL)
         return FAIL(p, "an escape of this kind does not exist in a string: \\%c",
                     is_control(c) || c >= 0x7F ? '?' : c);
-    return put_bytes(p, values + (which - names), 1);
+    return toml_put_bytes(p, values + (which - names), 1);
 }
 
 /* At the opening quote. The bytes go into p->string. */
@@ -197,7 +197,8 @@ parse_string(struct parser *p, struct span *out)
             return FAIL(p, "a control character 0x%02x in a string: write it as \\u%04x",
                         (unsigned)c, (unsigned)c);
         p->at++;
-        rc = c == '\\' && quote == '"' ? parse_escape(p) : put_bytes(p, p->at - 1, 1);
+        rc =
+            c == '\\' && quote == '"' ? parse_escape(p) : toml_put_bytes(p, p->at - 1, 1);
     }
     *out = (struct span){p->string + start, p->used - start};
     return rc;
@@ -372,7 +373,7 @@ parse_part(struct parser *p, struct span *part)
 
 /* Appends the dotted key at the cursor to `key`. */
 static enum err
-parse_key(struct parser *p, struct key *key)
+toml_parse_key(struct parser *p, struct key *key)
 {
     size_t len = strlen(key->text);
     struct span part = {0};
@@ -480,7 +481,7 @@ define_value(struct parser *p, const struct key *key)
 /* ---- lines ---- */
 
 static enum err
-parse_header(struct parser *p)
+toml_parse_header(struct parser *p)
 {
     struct key key = {0};
     enum err rc;
@@ -488,7 +489,7 @@ parse_header(struct parser *p)
     p->at++; /* [ */
     if (peek(p) == '[')
         return FAIL(p, "arrays of tables are not taken here");
-    rc = parse_key(p, &key);
+    rc = toml_parse_key(p, &key);
     if (rc != ERR_OK)
         return rc;
     if (!accept(p, ']'))
@@ -499,12 +500,12 @@ parse_header(struct parser *p)
 }
 
 static enum err
-parse_pair(struct parser *p, toml_fn *on_value, void *arg)
+toml_parse_pair(struct parser *p, toml_fn *on_value, void *arg)
 {
     struct key key = p->table;
     struct toml_value v;
     unsigned line;
-    enum err rc = parse_key(p, &key);
+    enum err rc = toml_parse_key(p, &key);
 
     if (rc != ERR_OK)
         return rc;
@@ -527,17 +528,17 @@ parse_pair(struct parser *p, toml_fn *on_value, void *arg)
 }
 
 static enum err
-parse_lines(struct parser *p, toml_fn *on_value, void *arg)
+toml_parse_lines(struct parser *p, toml_fn *on_value, void *arg)
 {
     enum err rc = ERR_OK;
 
     while (rc == ERR_OK && p->at < p->end) {
         skip_blanks(p);
         if (peek(p) == '[')
-            rc = parse_header(p);
+            rc = toml_parse_header(p);
         else if (peek(p) >= 0 && peek(p) != '#' && peek(p) != '\n' &&
                  !looking_at(p, "\r\n"))
-            rc = parse_pair(p, on_value, arg);
+            rc = toml_parse_pair(p, on_value, arg);
         if (rc == ERR_OK)
             rc = end_of_line(p);
     }
@@ -566,7 +567,7 @@ toml_parse(const char *name, struct span text, toml_fn *on_value, void *arg,
      * table stops first. */
     p->arena = arena_new(4096, (size_t)64 << 20);
     table_init(&p->names, (size_t)2 * TOML_VALUES_MAX);
-    rc = parse_lines(p, on_value, arg);
+    rc = toml_parse_lines(p, on_value, arg);
     if (rc != ERR_OK)
         err_prefix(eb, "%s:%u", name, p->line);
     table_fini(&p->names);

@@ -30,7 +30,7 @@ http_body_trust(struct http_request *r)
 }
 
 static enum err
-fail(struct work *w, enum err rc)
+body_fail(struct work *w, enum err rc)
 {
     w->body.state = BODY_FAILED;
     metric_add(M_REQUESTS_BAD, REJECTED_BODY, 1);
@@ -56,7 +56,7 @@ patience(const struct http_conn *c)
 /* rt_recv() with the client's patience; the end of the stream is an error here. May
  * switch. */
 static enum err
-receive(void *conn, char *to, size_t len, size_t *n, struct errbuf *eb)
+body_receive(void *conn, char *to, size_t len, size_t *n, struct errbuf *eb)
 {
     struct http_conn *c = conn;
     struct work *w = c->work;
@@ -70,12 +70,12 @@ receive(void *conn, char *to, size_t len, size_t *n, struct errbuf *eb)
     if (rc == ERR_OK && *n > 0)
         return ERR_OK;
     if (rc == ERR_TIMEOUT)
-        return err_set(eb, fail(w, rc),
+        return err_set(eb, body_fail(w, rc),
                        "the body came too slowly: %" PRIu64 " bytes of it are here",
                        w->body.read);
     if (rc == ERR_CANCELLED)
-        return err_set(eb, fail(w, rc), "cancelled in the middle of the body");
-    return err_set(eb, fail(w, ERR_INCOMPLETE),
+        return err_set(eb, body_fail(w, rc), "cancelled in the middle of the body");
+    return err_set(eb, body_fail(w, ERR_INCOMPLETE),
                    "the client left after %" PRIu64 " bytes of its body", w->body.read);
 }
 
@@ -96,7 +96,7 @@ say_continue(struct http_conn *c, struct errbuf *eb)
                  deadline_in_ms(c->server->options.body_idle_ms), NULL);
     if (rc == ERR_OK)
         return ERR_OK;
-    return err_set(eb, fail(w, rc == ERR_CANCELLED ? rc : ERR_INCOMPLETE),
+    return err_set(eb, body_fail(w, rc == ERR_CANCELLED ? rc : ERR_INCOMPLETE),
                    "the client left before its body");
 }
 
@@ -108,15 +108,16 @@ read_more(struct http_conn *c, char *to, size_t len, size_t *n, struct errbuf *e
     enum err rc;
 
     if (w->head.body_length == HTTP_CHUNKED) {
-        rc = inbuf_chunked(&w->in, &w->body.chunked, receive, c, to, len, n, &ended, eb);
+        rc = inbuf_chunked(&w->in, &w->body.chunked, body_receive, c, to, len, n, &ended,
+                           eb);
     } else {
-        rc = inbuf_sized(&w->in, &w->body.left, receive, c, to, len, n, eb);
+        rc = inbuf_sized(&w->in, &w->body.left, body_receive, c, to, len, n, eb);
         ended = w->body.left == 0;
     }
     if (rc != ERR_OK)
         return w->body.state == BODY_FAILED
                    ? rc
-                   : fail(w, rc); /* receive() has counted its own */
+                   : body_fail(w, rc); /* receive() has counted its own */
     if (ended)
         w->body.state = BODY_ENDED;
     w->body.read += *n;

@@ -12,7 +12,7 @@
 /* ---- spaces ---- */
 
 static void
-space_free(struct http_call *k)
+call_space_free(struct http_call *k)
 {
     free(k->lines_at);
     inbuf_fini(&k->in);
@@ -25,7 +25,7 @@ call_spaces_free(struct pool *p)
     struct list *n;
 
     while ((n = list_pop_front(&p->spaces)) != NULL)
-        space_free(LIST_ENTRY(n, struct http_call, link));
+        call_space_free(LIST_ENTRY(n, struct http_call, link));
     p->spaces_idle = 0;
 }
 
@@ -49,7 +49,7 @@ static void
 space_release(struct pool *p, struct http_call *k)
 {
     if (p->spaces_idle >= SPACES_POOLED || k->in.room != BUFFER) {
-        space_free(k);
+        call_space_free(k);
         return;
     }
     list_init(&k->link);
@@ -68,7 +68,7 @@ is_idempotent(enum http_method m)
 
 /* A connection, and everything as before the first byte. May switch. */
 static enum err
-attach(struct http_call *k, bool fresh, struct errbuf *eb)
+call_attach(struct http_call *k, bool fresh, struct errbuf *eb)
 {
     bool reused;
     enum err rc;
@@ -171,12 +171,12 @@ http_call_begin(struct http_client *c, const struct http_call_request *req,
                      "the headers of a request hold control bytes, or more than %u",
                      CALL_LINES_MAX);
     else
-        rc = attach(k, req->fresh, eb);
+        rc = call_attach(k, req->fresh, eb);
     if (rc == ERR_OK) {
         rc = send_first(k, eb);
         if (should_repeat(k, rc)) {
             call_retry(k, eb);
-            rc = attach(k, true, eb);
+            rc = call_attach(k, true, eb);
             if (rc == ERR_OK)
                 rc = send_first(k, eb);
         }
@@ -208,7 +208,7 @@ http_call_write(struct http_call *k, const void *data, size_t len, struct errbuf
     rc = call_send(k, data, len, false, eb);
     if (should_repeat(k, rc)) {
         call_retry(k, eb);
-        rc = attach(k, true, eb);
+        rc = call_attach(k, true, eb);
         if (rc == ERR_OK)
             rc = call_send(k, data, len, false, eb);
     }
@@ -228,7 +228,7 @@ send_rest(struct http_call *k, struct errbuf *eb)
     rc = call_send(k, NULL, 0, true, eb);
     if (should_repeat(k, rc)) {
         call_retry(k, eb);
-        rc = attach(k, true, eb);
+        rc = call_attach(k, true, eb);
         if (rc == ERR_OK)
             rc = call_send(k, NULL, 0, true, eb);
     }
@@ -238,7 +238,7 @@ send_rest(struct http_call *k, struct errbuf *eb)
 }
 
 static enum err
-await_answer(struct http_call *k, struct errbuf *eb)
+call_await_answer(struct http_call *k, struct errbuf *eb)
 {
     enum err rc = call_read_head(k, deadline_in_ms(k->first_byte_ms), false, eb);
 
@@ -256,16 +256,16 @@ http_call_finish(struct http_call *k, const struct http_head **head, struct errb
 
     *head = NULL;
     if (rc == ERR_OK && !k->answered) {
-        rc = await_answer(k, eb);
+        rc = call_await_answer(k, eb);
         if (should_repeat(k, rc)) {
             call_retry(k, eb);
             k->sent_all = false;
-            rc = attach(k, true, eb);
+            rc = call_attach(k, true, eb);
             if (rc == ERR_OK)
                 rc = call_send(k, NULL, 0, true, eb);
             k->sent_all = rc == ERR_OK;
             if (rc == ERR_OK)
-                rc = await_answer(k, eb);
+                rc = call_await_answer(k, eb);
         }
     }
     if (rc != ERR_OK)
@@ -306,7 +306,7 @@ http_call_end(struct http_call **kp)
 /* ---- all in one ---- */
 
 static enum err
-read_all(struct http_call *k, struct buf *out, struct errbuf *eb)
+call_read_all(struct http_call *k, struct buf *out, struct errbuf *eb)
 {
     for (;;) {
         /* One byte more than may come tells that more would come. */
@@ -347,7 +347,7 @@ http_call_simple(struct http_client *c, const struct http_call_request *req,
         *status = head->code;
         if (on_head != NULL)
             on_head(head, arg);
-        rc = read_all(k, out, eb);
+        rc = call_read_all(k, out, eb);
     }
     http_call_end(&k);
     return rc;

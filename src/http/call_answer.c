@@ -18,7 +18,7 @@ not_http(struct http_call *k, const char *why, struct errbuf *eb)
 
 /* Receives behind what is there. *n = 0: the end. May switch. */
 static enum err
-fill(struct http_call *k, struct deadline by, size_t *n, struct errbuf *eb)
+call_answer_fill(struct http_call *k, struct deadline by, size_t *n, struct errbuf *eb)
 {
     struct inbuf *b = &k->in;
     enum err rc = rt_recv(k->conn->stream, b->buf + b->end, b->room - b->end,
@@ -31,7 +31,7 @@ fill(struct http_call *k, struct deadline by, size_t *n, struct errbuf *eb)
 
 /* The body's framing, from the head. */
 static void
-begin_body(struct http_call *k)
+call_answer_begin_body(struct http_call *k)
 {
     k->answered = true;
     k->ended = k->head.body_length == 0;
@@ -54,7 +54,7 @@ parse_buffered(struct http_call *k, struct errbuf *eb)
             break;
         }
         if (k->head.code >= 200) {
-            begin_body(k);
+            call_answer_begin_body(k);
             return ERR_OK;
         }
         if (k->head.code == 101 || ++k->interim > INTERIM_MAX)
@@ -80,7 +80,7 @@ call_read_head(struct http_call *k, struct deadline by, bool interim, struct err
             continue;
         if (rc != ERR_BUSY)
             return rc;
-        rc = fill(k, by, &n, eb);
+        rc = call_answer_fill(k, by, &n, eb);
         if (rc == ERR_OK && n == 0)
             rc = err_set(eb, ERR_CLOSED, "%s closed the connection before its answer",
                          rt_stream_peer(k->conn->stream));
@@ -122,7 +122,7 @@ call_answer_instead(struct http_call *k, enum err rc, struct errbuf *eb)
 /* ---- the body ---- */
 
 static enum err
-receive(void *call, char *to, size_t len, size_t *n, struct errbuf *eb)
+call_answer_receive(void *call, char *to, size_t len, size_t *n, struct errbuf *eb)
 {
     struct http_call *k = call;
     enum err rc = rt_recv(k->conn->stream, to, len,
@@ -151,7 +151,7 @@ read_to_end(struct http_call *k, char *to, size_t len, size_t *n, struct errbuf 
 {
     *n = MIN(len, inbuf_here(&k->in));
     if (*n == 0)
-        return receive(k, to, len, n, eb);
+        return call_answer_receive(k, to, len, n, eb);
     memcpy(to, k->in.buf + k->in.at, *n);
     k->in.at += *n;
     return ERR_OK;
@@ -170,10 +170,11 @@ http_call_read(struct http_call *k, void *buf, size_t len, size_t *n, struct err
     if (k->head.body_length == HTTP_TO_END)
         return read_to_end(k, buf, len, n, eb);
     if (k->head.body_length == HTTP_CHUNKED) {
-        rc = inbuf_chunked(&k->in, &k->chunked, receive, k, buf, len, n, &k->ended, eb);
+        rc = inbuf_chunked(&k->in, &k->chunked, call_answer_receive, k, buf, len, n,
+                           &k->ended, eb);
         return rc == ERR_BAD_REQUEST ? not_http(k, k->chunked.why, eb) : rc;
     }
-    rc = inbuf_sized(&k->in, &k->left, receive, k, buf, len, n, eb);
+    rc = inbuf_sized(&k->in, &k->left, call_answer_receive, k, buf, len, n, eb);
     k->ended = k->left == 0;
     return rc;
 }

@@ -80,7 +80,8 @@ call_build_head(struct http_call *k, const struct http_call_request *req)
 
 /* Sends all, in slices that each have their time. May switch. */
 static enum err
-send_all(struct http_call *k, struct iovec *iov, int count, struct errbuf *eb)
+call_request_send_all(struct http_call *k, struct iovec *iov, int count,
+                      struct errbuf *eb)
 {
     enum err rc = ERR_OK;
     int i = 0;
@@ -135,5 +136,5 @@ call_send(struct http_call *k, const void *data, size_t len, bool last, struct e
     if (coded && last)
         all[n++] = piece("0\r\n\r\n", 5);
     k->held = false;
-    return n > 0 ? send_all(k, all, n, eb) : ERR_OK;
+    return n > 0 ? call_request_send_all(k, all, n, eb) : ERR_OK;
 }

@@ -146,7 +146,7 @@ is_quiet(struct pool_conn *c)
 /* The fiber of a parked connection whose rest is over: the server spoke or left, its
  * time is up, or somebody wants it. */
 static void
-on_ready(void *arg, enum err why)
+pool_on_ready(void *arg, enum err why)
 {
     struct pool_conn *c = arg;
     bool good = why == ERR_CANCELLED || (why == ERR_OK && is_quiet(c));
@@ -155,7 +155,7 @@ on_ready(void *arg, enum err why)
         c->state = good ? POOL_BUSY : POOL_GONE;
         rt_wake(&c->handed);
     } else if (good && why == ERR_OK) {
-        rt_park(c->stream, c->idle_by, on_ready, c);
+        rt_park(c->stream, c->idle_by, pool_on_ready, c);
     } else {
         conn_close(c);
     }
@@ -177,14 +177,14 @@ pool_release(struct pool_conn **cp, bool clean)
     c->pool->stats.idle++;
     list_push_front(&c->host->idle, &c->link);
     c->idle_by = deadline_in_ms(c->pool->client->options.idle_ms);
-    rt_park(c->stream, c->idle_by, on_ready, c);
+    rt_park(c->stream, c->idle_by, pool_on_ready, c);
     rt_cond_signal(&c->host->turn);
 }
 
 /* Takes a parked connection out of its rest. False: it died there; it is closed. May
  * switch. */
 static bool
-wake(struct pool_conn *c)
+pool_wake(struct pool_conn *c)
 {
     c->state = POOL_WANTED;
     c->pool->stats.idle--;
@@ -275,7 +275,7 @@ pool_acquire(struct pool *p, const struct http_call_request *req, bool fresh,
             continue;
         }
         if (c != NULL) {
-            if (!wake(c))
+            if (!pool_wake(c))
                 continue;
             p->stats.reused++;
             *reused = true;
@@ -296,7 +296,7 @@ pool_acquire(struct pool *p, const struct http_call_request *req, bool fresh,
 /* ---- the whole ---- */
 
 static void
-close_loop(void *arg)
+pool_close_loop(void *arg)
 {
     struct http_client *client = arg;
     struct pool *p = &client->at[rt_loop_index()];
@@ -321,7 +321,7 @@ http_client_free(struct http_client **cp)
     if (c == NULL)
         return;
     for (unsigned i = 0; i < c->loops; i++)
-        loops_call(i, close_loop, c);
+        loops_call(i, pool_close_loop, c);
     free(c);
 }
 

@@ -42,7 +42,7 @@ conn_date_lines(struct http_loop *l, uint64_t now_ns)
 
 /* Receives behind what is there. *n = 0: the end. May switch. */
 static enum err
-fill(struct http_conn *c, struct deadline by, size_t *n)
+conn_fill(struct http_conn *c, struct deadline by, size_t *n)
 {
     struct inbuf *b = &c->work->in;
     enum err rc = rt_recv(c->stream, b->buf + b->end, b->room - b->end, by, n, NULL);
@@ -84,7 +84,7 @@ parse_head(struct http_conn *c)
 
 /* May switch, but not before the first byte. */
 static enum head_result
-read_head(struct http_conn *c)
+conn_read_head(struct http_conn *c)
 {
     struct work *w = c->work;
     struct deadline by = {0};
@@ -103,7 +103,7 @@ read_head(struct http_conn *c)
             by = deadline_in_ms(c->server->options.header_ms);
             c->stalled_ns = rt_now_ns();
         }
-        rc = fill(c, by, &n);
+        rc = conn_fill(c, by, &n);
         if (rc == ERR_TIMEOUT && inbuf_here(&w->in) == 0)
             return HEAD_QUIET;
         if (rc == ERR_TIMEOUT) {
@@ -258,7 +258,7 @@ conn_linger(struct http_conn *c)
         return;
     while (n > 0 && heard < LINGER_BYTES_MAX) {
         w->in.at = w->in.end = 0;
-        if (fill(c, deadline_sooner(last, deadline_in_ms(quiet_ms)), &n) != ERR_OK)
+        if (conn_fill(c, deadline_sooner(last, deadline_in_ms(quiet_ms)), &n) != ERR_OK)
             return;
         heard += n;
     }
@@ -288,7 +288,7 @@ conn_free(struct http_conn *c)
 
 /* Ends an active connection as its last answer asks for. May switch. */
 static void
-finish(struct http_conn *c)
+conn_finish(struct http_conn *c)
 {
     struct work *w = c->work;
 
@@ -310,7 +310,7 @@ finish(struct http_conn *c)
     conn_free(c);
 }
 
-static void on_ready(void *arg, enum err why);
+static void conn_on_ready(void *arg, enum err why);
 
 static void
 park(struct http_conn *c)
@@ -331,8 +331,8 @@ park(struct http_conn *c)
     conn_count(&c->loop->idle, 1);
     /* The clock was read when the answer had gone. */
     rt_park(c->stream,
-            (struct deadline){(last_ns != 0 ? last_ns : rt_now_ns()) + idle_ns}, on_ready,
-            c);
+            (struct deadline){(last_ns != 0 ? last_ns : rt_now_ns()) + idle_ns},
+            conn_on_ready, c);
 }
 
 bool
@@ -345,12 +345,12 @@ conn_is_ending(const struct http_conn *c)
 /* Requests as long as there are any. True: the connection is clean and may be parked.
  * May switch. */
 static bool
-serve(struct http_conn *c)
+conn_serve(struct http_conn *c)
 {
     unsigned served = 0;
 
     for (;;) {
-        switch (read_head(c)) {
+        switch (conn_read_head(c)) {
         case HEAD_READ:
             break;
         case HEAD_QUIET:
@@ -375,7 +375,7 @@ serve(struct http_conn *c)
 
 /* The fiber of an active connection. */
 static void
-on_ready(void *arg, enum err why)
+conn_on_ready(void *arg, enum err why)
 {
     struct http_conn *c = arg;
     const struct http_server_options *o = &c->server->options;
@@ -403,7 +403,7 @@ on_ready(void *arg, enum err why)
         c->work->reply.last_ns = 0;
         c->work->head.status = 0;
     } else if (!conn_resume(c)) {
-        finish(c);
+        conn_finish(c);
         return;
     }
     if (!c->greeted) {
@@ -411,14 +411,14 @@ on_ready(void *arg, enum err why)
                                    NULL) == ERR_OK;
         if (!c->greeted) {
             metric_add(M_REQUESTS_BAD, REJECTED_FRAMING, 1);
-            finish(c);
+            conn_finish(c);
             return;
         }
     }
-    if (serve(c))
+    if (conn_serve(c))
         park(c);
     else
-        finish(c);
+        conn_finish(c);
 }
 
 void
@@ -453,7 +453,7 @@ conn_accepted(struct stream *s, void *server)
     metric_add(M_CONNECTIONS, IDLE, 1);
     if (srv->handler.at_once != NULL && srv->options.tls == NULL)
         rt_on_inline(s, conn_inline_read, c);
-    rt_park(s, deadline_in_ms(srv->options.idle_ms), on_ready, c);
+    rt_park(s, deadline_in_ms(srv->options.idle_ms), conn_on_ready, c);
 }
 
 void

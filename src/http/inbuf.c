@@ -36,7 +36,7 @@ replace(struct inbuf *b, size_t room)
 
 /* More has to fit: what is here moves to the front, or to a long buffer. */
 static void
-make_room(struct inbuf *b, struct http_head *h)
+inbuf_make_room(struct inbuf *b, struct http_head *h)
 {
     if (b->at > 0) {
         memmove(b->buf, b->buf + b->at, b->end - b->at);
@@ -61,13 +61,13 @@ inbuf_head(struct inbuf *b, struct http_head *h, bool response, enum http_method
 
         if (parsed == HTTP_DONE && h->body_length == HTTP_CHUNKED &&
             b->room - b->at - h->len < INBUF_CHUNK_ROOM) {
-            make_room(b, h);
+            inbuf_make_room(b, h);
             continue;
         }
         if (parsed == HTTP_DONE)
             b->body_at = b->at += h->len;
         if (parsed == HTTP_MORE && b->end == b->room)
-            make_room(b, h);
+            inbuf_make_room(b, h);
         return parsed;
     }
 }

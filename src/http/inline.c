@@ -97,7 +97,7 @@ pass_on(struct http_conn *c, uint64_t now_ns)
 }
 
 static void
-send_all(struct http_loop *l)
+inline_send_all(struct http_loop *l)
 {
     struct list *n;
     uint64_t now_ns;
@@ -124,7 +124,7 @@ look_ahead(struct http_loop *l)
 
 /* Its answer waits, or comes later; or a fiber gives it. */
 static void
-answer(struct http_conn *c)
+inline_answer(struct http_conn *c)
 {
     const struct http_handler *h = &c->server->handler;
     struct work *w = c->work;
@@ -150,7 +150,7 @@ inline_answer_batch(struct http_loop *l)
 
     look_ahead(l);
     while ((n = list_pop_front(&l->heard)) != NULL)
-        answer(LIST_ENTRY(n, struct work, waits)->conn);
+        inline_answer(LIST_ENTRY(n, struct work, waits)->conn);
     l->inline_count = 0;
 }
 
@@ -178,7 +178,7 @@ hear(struct http_conn *c)
     if (++l->inline_count < GROUP)
         return;
     inline_answer_batch(l);
-    send_all(l);
+    inline_send_all(l);
 }
 
 bool
@@ -233,7 +233,7 @@ conn_send_replies(struct rt_after_poll *s)
     struct http_loop *l = CONTAINER_OF(s, struct http_loop, send);
 
     l->send_due = false;
-    send_all(l);
+    inline_send_all(l);
 }
 
 /* Outside any fiber. One that fills a socket by itself gains nothing by waiting for others, and its bytes would leave the

@@ -216,7 +216,7 @@ http_reply_close_after(struct http_request *r)
 /* Sends all, in slices: a client that takes some bytes in each send_stall_ms is alive.
  * May switch. */
 static enum err
-send_all(struct http_conn *c, struct iovec *iov, int count, bool more)
+reply_send_all(struct http_conn *c, struct iovec *iov, int count, bool more)
 {
     struct work *w = c->work;
     enum err rc = ERR_OK;
@@ -277,7 +277,7 @@ send_pieces(struct http_conn *c, const struct iovec *iov, int count, size_t len)
     if (coded && len > 0)
         all[n++] = (struct iovec){(char *)(uintptr_t) "\r\n", 2};
     w->reply.state = REPLY_SENDS;
-    return n > 0 ? send_all(c, all, n, more) : ERR_OK;
+    return n > 0 ? reply_send_all(c, all, n, more) : ERR_OK;
 }
 
 enum err
@@ -339,7 +339,7 @@ send_end(struct http_conn *c)
     if (coded)
         both[n++] = last;
     if (n > 0)
-        rc = send_all(c, both, n, false);
+        rc = reply_send_all(c, both, n, false);
     if (rc != ERR_OK)
         return rc;
     w->reply.state = REPLY_DONE;
@@ -517,7 +517,7 @@ reply_send_rest(struct http_conn *c)
     enum err rc;
 
     assert(w->reply.state == REPLY_SENDS);
-    rc = send_all(c, rest, reply_rest(w, w->reply.sent, rest), false);
+    rc = reply_send_all(c, rest, reply_rest(w, w->reply.sent, rest), false);
     reply_release(w);
     if (rc == ERR_OK) {
         w->reply.state = REPLY_DONE;

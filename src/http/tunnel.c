@@ -28,7 +28,7 @@ send_connect(struct stream *s, const struct proxy *p, const char *to, struct dea
 }
 
 static enum err
-await_answer(struct stream *s, struct deadline by, struct errbuf *eb)
+tunnel_await_answer(struct stream *s, struct deadline by, struct errbuf *eb)
 {
     char *answer = xmalloc(PROXY_RESPONSE_ROOM);
     size_t len = 0, n = 0;
@@ -65,7 +65,7 @@ tunnel_connect(const struct proxy *p, const char *host, uint16_t port, struct de
     to = xasprintf(strchr(host, ':') != NULL ? "[%s]:%u" : "%s:%u", host, port);
     rc = send_connect(*out, p, to, by, eb);
     if (rc == ERR_OK)
-        rc = await_answer(*out, by, eb);
+        rc = tunnel_await_answer(*out, by, eb);
     if (rc != ERR_OK) {
         rt_stream_close(out);
         err_prefix(eb, "the proxy %s, on the way to %s", p->name, to);

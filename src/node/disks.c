@@ -65,7 +65,7 @@ id_behind(const struct map_bucket *b, uint64_t after)
 
 /* The bucket with the smallest id behind `after`. */
 static bool
-next_bucket(void *arg, uint64_t after, struct disks_bucket *out)
+node_disks_next_bucket(void *arg, uint64_t after, struct disks_bucket *out)
 {
     const struct node *n = arg;
     const struct map *m = map_now(n->map);
@@ -94,5 +94,5 @@ next_bucket(void *arg, uint64_t after, struct disks_bucket *out)
 void
 node_report_buckets(struct node *n)
 {
-    disks_buckets(n->disks, next_bucket, n);
+    disks_buckets(n->disks, node_disks_next_bucket, n);
 }

@@ -14,7 +14,7 @@ enum { KIND_IDENTITY = 33, VERSION = 1 };
 enum { F_CLUSTER = 1, F_NODE = 2, F_STARTS = 3 };
 
 static enum err
-decode(struct span bytes, struct identity *out, struct errbuf *eb)
+identity_decode(struct span bytes, struct identity *out, struct errbuf *eb)
 {
     struct record r;
     struct span cluster = {"", 0}, field;
@@ -95,7 +95,7 @@ identity_start(struct rt_dir *dir, const char *disk, struct identity *out,
     *out = (struct identity){0};
     rc = rt_file_load(dir, FILE_NAME, FILE_BYTES_MAX, &text, &len, eb);
     if (rc == ERR_OK)
-        rc = decode((struct span){text, len}, out, eb);
+        rc = identity_decode((struct span){text, len}, out, eb);
     else if (rc == ERR_NOT_FOUND)
         rc = mint(disk, out, eb);
     free(text);

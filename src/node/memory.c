@@ -86,7 +86,7 @@ struct look {
 };
 
 static void
-look_work(void *arg)
+memory_look_work(void *arg)
 {
     struct look *l = arg;
 
@@ -103,7 +103,7 @@ node_watch_memory(void *node)
 
     rt_doing("memory watch");
     while (rt_sleep_ms(LOOK_MS) == ERR_OK) {
-        if (rt_blocking(look_work, &l, DEADLINE_NEVER) != ERR_OK)
+        if (rt_blocking(memory_look_work, &l, DEADLINE_NEVER) != ERR_OK)
             continue; /* the pool is full: in a second again */
         if (l.pressed != said)
             LOG(LOG_INFO, "node.memory_pressure",

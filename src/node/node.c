@@ -14,7 +14,7 @@
 #include "node/state_lost.h"
 
 static bool
-is_loopback(const char *addr)
+node_is_loopback(const char *addr)
 {
     struct in6_addr v6;
     struct in_addr v4;
@@ -33,7 +33,7 @@ check_options(const struct node_options *o, struct errbuf *eb)
         return err_set(eb, ERR_BAD_REQUEST,
                        "TLS needs both a certificate and its key: --tls-cert and "
                        "--tls-key");
-    if (!is_loopback(o->addr) && o->live.tls_cert == NULL && !o->insecure_http)
+    if (!node_is_loopback(o->addr) && o->live.tls_cert == NULL && !o->insecure_http)
         return err_set(
             eb, ERR_DENIED,
             "%s is not a loopback address: without TLS keys and data would cross the "
@@ -45,7 +45,7 @@ check_options(const struct node_options *o, struct errbuf *eb)
 }
 
 static enum err
-open_state(struct node *n)
+node_open_state(struct node *n)
 {
     enum err rc = node_find_state(n);
 
@@ -66,8 +66,8 @@ static enum err
 open_users(struct node *n)
 {
     struct auth_options a = {
-        .required = n->o->auth || !is_loopback(n->o->addr),
-        .clear_text_ok = is_loopback(n->o->addr) || n->o->insecure_http,
+        .required = n->o->auth || !node_is_loopback(n->o->addr),
+        .clear_text_ok = node_is_loopback(n->o->addr) || n->o->insecure_http,
     };
     unsigned mode;
     enum err rc = auth_new(&a, &n->auth, &n->eb);
@@ -163,9 +163,9 @@ listen_http(struct node *n)
 }
 
 static enum err
-open_all(struct node *n)
+node_open_all(struct node *n)
 {
-    enum err rc = open_state(n);
+    enum err rc = node_open_state(n);
 
     metrics_set_engine(rt_engine_name(rt_engine_now()));
     if (rc == ERR_OK)
@@ -231,7 +231,7 @@ report_ready(struct node *n)
         .port = n->port,
         .credentials = n->credentials_path,
         .first_start = n->keys_made,
-        .keys_needed = n->o->auth || !is_loopback(n->o->addr),
+        .keys_needed = n->o->auth || !node_is_loopback(n->o->addr),
         .tls = n->tls != NULL,
         .engine = rt_engine_name(rt_engine_now()),
         .buckets = map_bucket_count(map_now(n->map)),
@@ -259,7 +259,7 @@ wait_for_signal(struct node *n, unsigned seen, struct deadline by)
 }
 
 static void
-drain(struct node *n)
+node_drain(struct node *n)
 {
     bool whole;
 
@@ -275,7 +275,7 @@ drain(struct node *n)
 }
 
 static void
-run(void *arg)
+node_run(void *arg)
 {
     struct node *n = arg;
     struct rt_group watching;
@@ -285,7 +285,7 @@ run(void *arg)
     rt_cond_init(&n->copies.written);
     rt_on_signal(SIGTERM, on_signal, n);
     rt_on_signal(SIGINT, on_signal, n);
-    n->rc = open_all(n);
+    n->rc = node_open_all(n);
     if (n->rc == ERR_OK) {
         rt_group_begin(&watching);
         node_watch(n, &watching);
@@ -296,7 +296,7 @@ run(void *arg)
                  "no fiber to write copies of the node's state");
         report_ready(n);
         (void)wait_for_signal(n, 0, DEADLINE_NEVER);
-        drain(n);
+        node_drain(n);
         rt_group_cancel(&watching);
         rt_group_join(&watching);
     }
@@ -313,7 +313,7 @@ node_serve(const struct node_options *o, struct errbuf *eb)
     if (rc != ERR_OK)
         return rc;
     node_fit_memory(&fitted);
-    rc = rt_run(&fitted.rt, run, &n, eb);
+    rc = rt_run(&fitted.rt, node_run, &n, eb);
     if (rc == ERR_OK && n.rc != ERR_OK && eb != NULL)
         *eb = n.eb;
     return rc == ERR_OK ? n.rc : rc;

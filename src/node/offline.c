@@ -9,7 +9,7 @@
 
 /* The folder itself, made when only it is missing. */
 static enum err
-open_root(const char *path, struct rt_dir **out, struct errbuf *eb)
+offline_open_root(const char *path, struct rt_dir **out, struct errbuf *eb)
 {
     struct rt_dir *parent = NULL;
     const char *name;
@@ -25,9 +25,9 @@ open_root(const char *path, struct rt_dir **out, struct errbuf *eb)
 }
 
 static enum err
-open_state(struct node_offline *n, const char *path, struct errbuf *eb)
+offline_open_state(struct node_offline *n, const char *path, struct errbuf *eb)
 {
-    enum err rc = open_root(path, &n->folders.root, eb);
+    enum err rc = offline_open_root(path, &n->folders.root, eb);
 
     if (rc == ERR_OK)
         rc = node_folders_in(&n->folders, eb);
@@ -50,7 +50,7 @@ node_offline_open(const char *const *paths, unsigned count, struct node_offline 
     if (rc == ERR_NOT_FOUND)
         rc = ERR_DENIED; /* a start takes a copy, nobody else does */
     if (rc == ERR_OK)
-        rc = open_state(out, paths[which], eb);
+        rc = offline_open_state(out, paths[which], eb);
     if (rc == ERR_OK) {
         state = xasprintf("%s/.forebay/node", paths[which]);
         o.state = state;

@@ -126,7 +126,7 @@ struct look {
 };
 
 static void
-look_work(void *arg)
+reload_look_work(void *arg)
 {
     struct look *l = arg;
 
@@ -139,7 +139,7 @@ struct paths {
 
 /* New connections get what the files hold now; when they cannot be used the old one stays. May switch. */
 static void
-renew(struct node *n, const struct paths *p, const char *why)
+reload_renew(struct node *n, const struct paths *p, const char *why)
 {
     struct tls_context *fresh = NULL;
     struct errbuf eb = {{0}};
@@ -185,7 +185,7 @@ prepare(struct node *n, struct change *c, struct errbuf *eb)
 }
 
 static enum err
-take(struct node *n, struct change *c, struct paths *p, struct errbuf *eb)
+reload_apply(struct node *n, struct change *c, struct paths *p, struct errbuf *eb)
 {
     enum err rc = auth_replace_files(n->auth, c->users, eb); /* the last that can fail */
 
@@ -222,7 +222,7 @@ read_work(void *arg)
 }
 
 static void
-reload(struct node *n, struct paths *p)
+reload_run(struct node *n, struct paths *p)
 {
     struct reload_read r = {.n = n};
     struct change c = {.tls = NULL};
@@ -238,7 +238,7 @@ reload(struct node *n, struct paths *p)
     if (rc == ERR_OK)
         rc = prepare(n, &c, &r.eb);
     if (rc == ERR_OK)
-        rc = take(n, &c, p, &r.eb);
+        rc = reload_apply(n, &c, p, &r.eb);
     if (rc != ERR_OK)
         LOG(LOG_ERROR, "conf.not_reloaded", "nothing has changed",
             L_TEXT("why", r.eb.text));
@@ -261,13 +261,13 @@ certificate_changed(const struct node *n)
 {
     struct look l = {.tls = n->tls};
 
-    return n->tls != NULL && rt_blocking(look_work, &l, DEADLINE_NEVER) == ERR_OK &&
-           l.stale;
+    return n->tls != NULL &&
+           rt_blocking(reload_look_work, &l, DEADLINE_NEVER) == ERR_OK && l.stale;
 }
 
 /* One fiber for both, so that they never meet. */
 static void
-watch(void *arg)
+reload_watch(void *arg)
 {
     struct node *n = arg;
     struct paths p = {NULL, NULL};
@@ -283,11 +283,11 @@ watch(void *arg)
                                                         : DEADLINE_NEVER);
         if (n->hup_asked) {
             n->hup_asked = false;
-            reload(n, &p);
+            reload_run(n, &p);
         } else if (certificate_changed(n)) {
-            renew(n, &p, "the certificate has changed");
+            reload_renew(n, &p, "the certificate has changed");
         } else if (n->tls != NULL && deadline_passed(tickets)) {
-            renew(n, &p, "keys of session tickets are new");
+            reload_renew(n, &p, "keys of session tickets are new");
             tickets = deadline_in_ms(TICKETS_LIVE_MS);
         }
     }
@@ -300,6 +300,6 @@ node_watch(struct node *n, struct rt_group *g)
 {
     rt_cond_init(&n->hup);
     rt_on_signal(SIGHUP, on_hup, n);
-    if (rt_group_start(g, watch, n) != ERR_OK)
+    if (rt_group_start(g, reload_watch, n) != ERR_OK)
         LOG0(LOG_WARN, "node.watch", "no stack to watch for SIGHUP and certificates");
 }

@@ -21,7 +21,7 @@
 /* ---- writing ---- */
 
 static enum err
-gather(struct node *n, struct buf *out, struct errbuf *eb)
+state_copies_gather(struct node *n, struct buf *out, struct errbuf *eb)
 {
     struct arena *a = arena_new(KIB(64), STATE_COPY_BYTES_MAX);
     struct meta_pair *pairs;
@@ -95,7 +95,7 @@ node_write_state_copies(struct node *n)
     buf_init(&pairs, STATE_COPY_BYTES_MAX - KIB(64));
     buf_init(&whole, STATE_COPY_BYTES_MAX);
     memcpy(c.cluster_id, n->id.cluster_id, sizeof c.cluster_id);
-    rc = gather(n, &pairs, &eb);
+    rc = state_copies_gather(n, &pairs, &eb);
     if (rc == ERR_OK) {
         c.number = n->copies.number++;
         c.pairs = buf_span(&pairs);
@@ -177,7 +177,7 @@ node_state_changed(void *arg)
 /* ---- taking one ---- */
 
 static void
-drop(char **text, size_t len)
+state_copies_drop(char **text, size_t len)
 {
     if (*text != NULL)
         OPENSSL_cleanse(*text, len);
@@ -186,7 +186,8 @@ drop(char **text, size_t len)
 }
 
 static enum err
-load(const char *path, char **text, struct state_copy *out, struct errbuf *eb)
+state_copies_load(const char *path, char **text, struct state_copy *out,
+                  struct errbuf *eb)
 {
     struct rt_dir *root = NULL, *dot = NULL;
     size_t len = 0;
@@ -215,10 +216,10 @@ find_newest(struct node *n, unsigned *which, char **text, struct state_copy *bes
         struct state_copy c;
         struct errbuf eb = {{0}};
         char *bytes = NULL;
-        enum err rc = load(n->o->dirs[i], &bytes, &c, &eb);
+        enum err rc = state_copies_load(n->o->dirs[i], &bytes, &c, &eb);
 
         if (rc == ERR_OK && (!found || state_copy_newer(&c, best))) {
-            drop(text, best->pairs.len);
+            state_copies_drop(text, best->pairs.len);
             *text = bytes;
             *best = c;
             *which = i;
@@ -233,7 +234,7 @@ find_newest(struct node *n, unsigned *which, char **text, struct state_copy *bes
 }
 
 static void
-unlink_one(const char *name, void *arg)
+state_copies_unlink_one(const char *name, void *arg)
 {
     struct errbuf eb = {{0}};
 
@@ -243,8 +244,8 @@ unlink_one(const char *name, void *arg)
 
 /* "file:NAME" to the file; else a pair of meta. */
 static enum err
-put_back(struct node_folders *f, struct meta *m, struct span key, struct span value,
-         struct errbuf *eb)
+state_copies_put_back(struct node_folders *f, struct meta *m, struct span key,
+                      struct span value, struct errbuf *eb)
 {
     struct meta_change change = {.key = key, .value = value, .if_revision = META_ANY};
     struct span name = span_from(key, MIN(key.len, strlen("file:")));
@@ -285,15 +286,15 @@ make_state(const char *path, const struct state_copy *c, struct errbuf *eb)
 
     memcpy(id.cluster_id, c->cluster_id, sizeof id.cluster_id);
     if (rc == ERR_OK)
-        rc = rt_dir_list(f.meta, unlink_one, f.meta, eb);
+        rc = rt_dir_list(f.meta, state_copies_unlink_one, f.meta, eb);
     if (rc == ERR_OK)
-        rc = rt_dir_list(f.secrets, unlink_one, f.secrets, eb);
+        rc = rt_dir_list(f.secrets, state_copies_unlink_one, f.secrets, eb);
     if (rc == ERR_OK)
         rc = meta_open_embedded(f.meta, &m, eb);
     while (rc == ERR_OK) {
         rc = meta_dump_next(&pairs, &key, &value, eb);
         if (rc == ERR_OK)
-            rc = put_back(&f, m, key, value, eb);
+            rc = state_copies_put_back(&f, m, key, value, eb);
     }
     if (rc == ERR_NOT_FOUND) /* the end of the pairs */
         rc = identity_put(f.state, &id, eb);
@@ -320,6 +321,6 @@ node_restore_state_copy(struct node *n)
             n->state_path = n->o->dirs[which];
         }
     }
-    drop(&text, c.pairs.len);
+    state_copies_drop(&text, c.pairs.len);
     return rc;
 }

@@ -163,7 +163,7 @@ static const struct page {
 };
 
 static const struct page *
-find_page(struct span path, enum http_method method)
+admin_find_page(struct span path, enum http_method method)
 {
     if (method == HTTP_METHOD_HEAD)
         method = HTTP_METHOD_GET;
@@ -197,7 +197,7 @@ admin_page_at(size_t index, const char **method, const char **path, enum need *n
 void
 admin_handle(struct request *q)
 {
-    const struct page *p = find_page(q->http->head->path, q->http->head->method);
+    const struct page *p = admin_find_page(q->http->head->path, q->http->head->method);
     enum need need = p != NULL ? p->need : NEED_ADMIN_ALL;
     enum err rc = need == NEED_NOTHING ? ERR_OK : gate(q, need);
 

@@ -92,7 +92,7 @@ backup_buckets(struct backup *b)
 }
 
 static enum err
-send_all(struct backup *b, struct span state)
+backup_send_all(struct backup *b, struct span state)
 {
     static const char end[2 * TAR_BLOCK];
     enum err rc = send_about(b, ".forebay/backup", false);
@@ -134,7 +134,7 @@ admin_backup(struct request *q)
     http_header(q->http, "cache-control", SPAN("no-store"));
     rc = http_reply_begin(q->http, 200, HTTP_CHUNKED);
     if (rc == ERR_OK && http_reply_wants_body(q->http))
-        rc = send_all(&b, buf_span(&state));
+        rc = backup_send_all(&b, buf_span(&state));
     if (rc == ERR_OK)
         rc = http_reply_end(q->http);
     else

@@ -60,8 +60,8 @@ begin_read(struct backup *b, struct sent *s, struct disks_reader *r, struct errb
 
 /* To its end, which is the reader's. */
 static enum err
-read_body(struct backup *b, const struct sent *s, struct disks_reader *r, bool give,
-          uint32_t *sum, struct errbuf *eb)
+backup_read_body(struct backup *b, const struct sent *s, struct disks_reader *r,
+                 bool give, uint32_t *sum, struct errbuf *eb)
 {
     struct span piece = {"", 1};
     enum err rc = ERR_OK;
@@ -102,14 +102,14 @@ backup_send_body(struct backup *b, struct sent *s, struct errbuf *eb)
     enum err rc = begin_read(b, s, &r, eb);
 
     if (rc == ERR_OK)
-        rc = read_body(b, s, &r, false, &s->e.sum, eb);
+        rc = backup_read_body(b, s, &r, false, &s->e.sum, eb);
     if (rc == ERR_OK && s->e.size > BACKUP_WHOLE_MAX)
         rc = begin_read(b, s, &r, eb);
     if (rc != ERR_OK)
         return rc;
     rc = backup_send_record(b, s);
     if (rc == ERR_OK && s->e.size > BACKUP_WHOLE_MAX) {
-        rc = read_body(b, s, &r, true, &sum, eb);
+        rc = backup_read_body(b, s, &r, true, &sum, eb);
         if (rc != ERR_OK &&
             !b->client_gone) { /* a part of it was sent: the end of this backup */
             b->client_gone = true;

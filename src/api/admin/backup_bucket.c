@@ -17,7 +17,7 @@ key_in(const struct map_bucket *bucket, struct span key)
 
 /* Is the backup over for this reason? Else it is one thing that is left out. */
 static bool
-is_over(const struct backup *b, enum err rc)
+backup_is_over(const struct backup *b, enum err rc)
 {
     return b->client_gone || rc == ERR_CANCELLED;
 }
@@ -68,7 +68,7 @@ backup_object(struct backup *b, struct sent *s, uint64_t *count)
         rc = send_object(b, s, &eb);
     }
     *count += rc == ERR_OK;
-    if (rc == ERR_OK || is_over(b, rc))
+    if (rc == ERR_OK || backup_is_over(b, rc))
         return rc;
     backup_note_damaged(b, s, eb.text);
     return ERR_OK;
@@ -208,7 +208,7 @@ backup_parts(struct backup *b, struct sent *s, struct errbuf *eb)
         b->parts += rc == ERR_OK && found;
         if (rc == ERR_NO_UPLOAD) /* it has ended meanwhile */
             return ERR_OK;
-        if (rc == ERR_OK || is_over(b, rc))
+        if (rc == ERR_OK || backup_is_over(b, rc))
             continue;
         backup_note_damaged(b, s, eb->text);
         rc = ERR_OK;
@@ -231,7 +231,7 @@ backup_upload(struct backup *b, const struct map_bucket *bucket,
     rc = disks_upload_meta(b->disks, &s.key, &u->id, b->arena, &s.e.meta, eb);
     if (rc == ERR_NO_UPLOAD)
         return ERR_OK;
-    if (rc != ERR_OK && !is_over(b, rc)) {
+    if (rc != ERR_OK && !backup_is_over(b, rc)) {
         backup_note_damaged(b, &s, eb->text);
         return ERR_OK;
     }

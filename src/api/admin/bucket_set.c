@@ -96,7 +96,7 @@ set_cache_budget(struct map_bucket *b, const json_t *v, struct errbuf *eb)
 }
 
 static enum err
-set_ttl(struct map_bucket *b, const json_t *v, struct errbuf *eb)
+bucket_set_ttl(struct map_bucket *b, const json_t *v, struct errbuf *eb)
 {
     json_int_t n = json_integer_value(v);
 
@@ -123,8 +123,8 @@ set_fail_stale(struct map_bucket *b, const json_t *v, struct errbuf *eb)
 
 /* A prefix of keys, as text without a NUL. */
 static enum err
-prefix_of(const struct map_bucket *b, const char *name, const json_t *v, const char **out,
-          struct errbuf *eb)
+bucket_set_prefix_of(const struct map_bucket *b, const char *name, const json_t *v,
+                     const char **out, struct errbuf *eb)
 {
     *out = json_string_value(v);
     if (!b->cached)
@@ -151,7 +151,7 @@ set_pin(struct map_bucket *b, const json_t *v, struct errbuf *eb)
 {
     size_t bytes = 0;
     const char *prefix;
-    enum err rc = prefix_of(b, "pin", v, &prefix, eb);
+    enum err rc = bucket_set_prefix_of(b, "pin", v, &prefix, eb);
 
     if (rc != ERR_OK || pin_at(b, prefix) < b->pin_count)
         return rc;
@@ -171,7 +171,7 @@ static enum err
 set_unpin(struct map_bucket *b, const json_t *v, struct errbuf *eb)
 {
     const char *prefix;
-    enum err rc = prefix_of(b, "unpin", v, &prefix, eb);
+    enum err rc = bucket_set_prefix_of(b, "unpin", v, &prefix, eb);
     unsigned i;
 
     if (rc != ERR_OK)
@@ -195,7 +195,7 @@ static const struct member {
     {"quota_bytes", set_quota_bytes},
     {"quota_objects", set_quota_objects},
     {"cache_budget", set_cache_budget},
-    {"ttl_ms", set_ttl},
+    {"ttl_ms", bucket_set_ttl},
     {"fail_stale", set_fail_stale},
     {"pin", set_pin},
     {"unpin", set_unpin},
@@ -256,7 +256,8 @@ enough_disks(const struct request *q, const json_t *doc, struct errbuf *eb)
 
 /* While copies change, nobody believes that objects lie where they should; afterwards they are brought there. */
 static enum err
-change(struct request *q, json_t *doc, char job[JOB_ID_TEXT], struct errbuf *eb)
+bucket_set_change(struct request *q, json_t *doc, char job[JOB_ID_TEXT],
+                  struct errbuf *eb)
 {
     struct disks *ds = q->api->options.disks;
     const json_t *copies = json_object_get(doc, "copies");
@@ -293,7 +294,7 @@ rehearse(struct request *q, const struct map_bucket *b, json_t *doc,
 }
 
 static enum err
-answer(struct request *q, const struct map_bucket *b, const char *job)
+bucket_set_answer(struct request *q, const struct map_bucket *b, const char *job)
 {
     struct admin_page page;
 
@@ -316,14 +317,15 @@ admin_bucket_set(struct request *q)
     if (rc != ERR_OK)
         return rc;
     dry = admin_is_dry(doc);
-    rc = dry ? rehearse(q, q->bucket, doc, &would, &eb) : change(q, doc, job, &eb);
+    rc = dry ? rehearse(q, q->bucket, doc, &would, &eb)
+             : bucket_set_change(q, doc, job, &eb);
     json_decref(doc);
     if (rc != ERR_OK) {
         rc = fault_from(q, rc, &eb);
     } else {
         b = dry ? would
                 : map_bucket_find(map_now(q->api->options.map), span_of(q->bucket->name));
-        rc = answer(q, b != NULL ? b : q->bucket, job);
+        rc = bucket_set_answer(q, b != NULL ? b : q->bucket, job);
     }
     map_bucket_drop((const struct map_bucket **)&would);
     return rc;

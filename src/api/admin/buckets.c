@@ -43,24 +43,25 @@ put_usage(struct json *j, const struct map_bucket *b, struct disks *ds)
     json_end(j);
 }
 
-static void put_bucket(struct json *j, const struct map_bucket *b, const char *job,
-                       struct disks *ds);
+static void admin_bucket_put_bucket(struct json *j, const struct map_bucket *b,
+                                    const char *job, struct disks *ds);
 
 void
 admin_put_bucket(struct json *j, const struct map_bucket *b)
 {
-    put_bucket(j, b, "", NULL);
+    admin_bucket_put_bucket(j, b, "", NULL);
 }
 
 void
 admin_put_bucket_and_job(struct json *j, const struct map_bucket *b, const char *job)
 {
-    put_bucket(j, b, job, NULL);
+    admin_bucket_put_bucket(j, b, job, NULL);
 }
 
 /* `ds` NULL: without what it holds. */
 static void
-put_bucket(struct json *j, const struct map_bucket *b, const char *job, struct disks *ds)
+admin_bucket_put_bucket(struct json *j, const struct map_bucket *b, const char *job,
+                        struct disks *ds)
 {
     char date[NUM_DATE_TEXT];
 
@@ -122,7 +123,7 @@ admin_bucket_list(struct request *q)
     json_open_object(&page.j, NULL);
     json_open_array(&page.j, "buckets");
     for (uint32_t i = 0; i < map_bucket_count(m); i++)
-        put_bucket(&page.j, map_bucket_at(m, i), "", q->api->options.disks);
+        admin_bucket_put_bucket(&page.j, map_bucket_at(m, i), "", q->api->options.disks);
     json_end(&page.j);
     json_end(&page.j);
     return admin_page_answer(q, &page, 200);
@@ -132,7 +133,8 @@ admin_bucket_list(struct request *q)
 
 /* A text member, or NULL. ERR_BAD_REQUEST when it is something else than short printable text. */
 static enum err
-text_of(struct request *q, const json_t *object, const char *name, char **out)
+admin_bucket_text_of(struct request *q, const json_t *object, const char *name,
+                     char **out)
 {
     const json_t *v = json_object_get(object, name);
 
@@ -177,11 +179,11 @@ read_keys(struct request *q, const json_t *v, struct attach *at)
         return fault_set(
             &q->fault, S3_InvalidArgument,
             "\"credentials\" is \"anonymous\", or has access_key and secret_key");
-    rc = text_of(q, v, "access_key", &at->keys.access_key);
+    rc = admin_bucket_text_of(q, v, "access_key", &at->keys.access_key);
     if (rc == ERR_OK)
-        rc = text_of(q, v, "secret_key", &at->keys.secret_key);
+        rc = admin_bucket_text_of(q, v, "secret_key", &at->keys.secret_key);
     if (rc == ERR_OK)
-        rc = text_of(q, v, "session_token", &at->keys.session_token);
+        rc = admin_bucket_text_of(q, v, "session_token", &at->keys.session_token);
     if (rc == ERR_OK && (at->keys.access_key == NULL || at->keys.secret_key == NULL))
         rc = fault_set(&q->fault, S3_InvalidArgument,
                        "\"credentials\" needs access_key and secret_key");
@@ -219,8 +221,8 @@ read_attach(struct request *q, const json_t *doc, struct attach *at)
     enum err rc = ERR_OK;
 
     for (size_t i = 0; i < ARRAY_LEN(texts) && rc == ERR_OK; i++)
-        rc = text_of(q, doc, texts[i].name,
-                     (char **)(void *)((char *)at + texts[i].offset));
+        rc = admin_bucket_text_of(q, doc, texts[i].name,
+                                  (char **)(void *)((char *)at + texts[i].offset));
     if (rc == ERR_OK)
         rc = read_keys(q, json_object_get(doc, "credentials"), at);
     if (rc == ERR_OK)
@@ -260,8 +262,8 @@ refuse_attach(struct request *q, enum err rc, const struct errbuf *eb)
 
 /* The remote is asked first. */
 static enum err
-make(struct request *q, struct attach *at, const struct map_bucket **made,
-     struct errbuf *eb)
+admin_bucket_make(struct request *q, struct attach *at, const struct map_bucket **made,
+                  struct errbuf *eb)
 {
     enum err rc = cloud_probe(q->api->options.cloud, &at->backend, at->region, eb);
 
@@ -276,7 +278,7 @@ make(struct request *q, struct attach *at, const struct map_bucket **made,
 /* Keys are stored before the bucket exists, so that it never stands without them, and removed where it came to
  * nothing. */
 static enum err
-attach(struct request *q, struct attach *at)
+admin_bucket_attach_one(struct request *q, struct attach *at)
 {
     const struct map_bucket *made = NULL;
     struct errbuf eb = {{0}};
@@ -295,7 +297,7 @@ attach(struct request *q, struct attach *at)
         if (rc != ERR_OK)
             return fault_from(q, rc, &eb);
     }
-    rc = make(q, at, &made, &eb);
+    rc = admin_bucket_make(q, at, &made, &eb);
     if (rc != ERR_OK || at->dry)
         cloud_credentials_remove(q->api->options.cloud, at->secret);
     if (rc != ERR_OK) {
@@ -322,7 +324,7 @@ attach(struct request *q, struct attach *at)
 }
 
 static void
-wipe(char *secret)
+admin_bucket_wipe(char *secret)
 {
     if (secret != NULL)
         OPENSSL_cleanse(secret, strlen(secret));
@@ -383,9 +385,9 @@ admin_bucket_attach(struct request *q)
     if (rc == ERR_OK)
         rc = read_attach(q, doc, &at);
     if (rc == ERR_OK)
-        rc = attach(q, &at);
-    wipe(at.keys.secret_key); /* they are the document's */
-    wipe(at.keys.session_token);
+        rc = admin_bucket_attach_one(q, &at);
+    admin_bucket_wipe(at.keys.secret_key); /* they are the document's */
+    admin_bucket_wipe(at.keys.session_token);
     json_decref(doc);
     return rc;
 }

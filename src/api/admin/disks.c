@@ -32,7 +32,7 @@ index_name(enum store_index state)
 }
 
 static void
-put_one(struct json *j, const struct disks_one *d)
+admin_disk_put_one(struct json *j, const struct disks_one *d)
 {
     json_open_object(j, NULL);
     json_text(j, "id", d->id);
@@ -77,7 +77,7 @@ put_moving(struct json *j, const struct disks_status *s)
 
 /* `job`: it tells of what moves by this request; "": none. */
 static enum err
-answer(struct request *q, const char *job)
+admin_disk_answer(struct request *q, const char *job)
 {
     struct disks_status *s = xcalloc(1, sizeof *s);
     struct admin_page page;
@@ -87,7 +87,7 @@ answer(struct request *q, const char *job)
     json_open_object(&page.j, NULL);
     json_open_array(&page.j, "disks");
     for (unsigned i = 0; i < s->count; i++)
-        put_one(&page.j, &s->disks[i]);
+        admin_disk_put_one(&page.j, &s->disks[i]);
     json_end(&page.j);
     put_moving(&page.j, s);
     if (job[0] != '\0')
@@ -100,12 +100,12 @@ answer(struct request *q, const char *job)
 enum err
 admin_disk_list(struct request *q)
 {
-    return answer(q, "");
+    return admin_disk_answer(q, "");
 }
 
 static void
-tell(struct request *q, const char *kind, const char *disk, uint64_t copied,
-     char job[JOB_ID_TEXT])
+admin_disk_report(struct request *q, const char *kind, const char *disk, uint64_t copied,
+                  char job[JOB_ID_TEXT])
 {
     admin_job_report(
         q, kind, json_pack("{s:s,s:I}", "disk", disk, "copied", (json_int_t)copied), job);
@@ -113,7 +113,7 @@ tell(struct request *q, const char *kind, const char *disk, uint64_t copied,
 
 /* The records of all buckets, on a disk that has none yet: disks alone suffice to recover. */
 static enum err
-note_buckets(struct request *q, struct errbuf *eb)
+admin_disk_note_buckets(struct request *q, struct errbuf *eb)
 {
     enum err rc = ERR_OK;
 
@@ -148,7 +148,7 @@ json_text_field(json_t *doc, const char *name, const char **out, struct errbuf *
 
 /* Who asks is an administrator, and the path is his own: he hears what was wrong with it. */
 static enum err
-refuse(struct request *q, enum err rc, const struct errbuf *eb)
+admin_disk_refuse(struct request *q, enum err rc, const struct errbuf *eb)
 {
     if (rc == ERR_NOT_FOUND)
         return fault_set(&q->fault, S3_NoSuchKey, "%s", eb->text);
@@ -178,12 +178,12 @@ admin_disk_add(struct request *q)
     if (rc == ERR_OK)
         rc = disks_add(q->api->options.disks, path, id, &eb);
     if (rc == ERR_OK)
-        rc = note_buckets(q, &eb);
+        rc = admin_disk_note_buckets(q, &eb);
     AUDIT_CHANGE(q, "disk.add", rc, L_TEXT("disk", path != NULL ? path : ""));
     if (rc == ERR_OK)
-        tell(q, "fill", path, copied, job);
+        admin_disk_report(q, "fill", path, copied, job);
     json_decref(doc);
-    return rc == ERR_OK ? answer(q, job) : refuse(q, rc, &eb);
+    return rc == ERR_OK ? admin_disk_answer(q, job) : admin_disk_refuse(q, rc, &eb);
 }
 
 /* "/_/disks/DISK" with `tail` behind it. "-": it stands in the document. */
@@ -226,9 +226,9 @@ change_disk(struct request *q, const char *tail, const char *flag,
                  L_TEXT("disk", which != NULL ? which : ""),
                  L_TEXT(flag, set ? "yes" : "no"));
     if (rc == ERR_OK && fn == disks_drain)
-        tell(q, set ? "fill" : "drain", which, copied, job);
+        admin_disk_report(q, set ? "fill" : "drain", which, copied, job);
     json_decref(doc);
-    return rc == ERR_OK ? answer(q, job) : refuse(q, rc, &eb);
+    return rc == ERR_OK ? admin_disk_answer(q, job) : admin_disk_refuse(q, rc, &eb);
 }
 
 enum err

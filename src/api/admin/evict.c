@@ -24,7 +24,7 @@ evict_all(struct request *q, const char *prefix, struct object_evicting *e,
 }
 
 static enum err
-evict(struct request *q, const json_t *doc)
+admin_evict_run(struct request *q, const json_t *doc)
 {
     const char *prefix = json_string_value(json_object_get(doc, "evict"));
     struct object_evicting *e;
@@ -63,7 +63,7 @@ admin_bucket_evict(struct request *q)
     enum err rc = admin_read_bucket(q, BODY_MAX, &doc);
 
     if (rc == ERR_OK)
-        rc = evict(q, doc);
+        rc = admin_evict_run(q, doc);
     json_decref(doc);
     return rc;
 }

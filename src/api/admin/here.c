@@ -32,7 +32,7 @@ static const struct {
 };
 
 static void
-put_key(struct json *j, const char *name, struct span key, bool encoded)
+here_put_key(struct json *j, const char *name, struct span key, bool encoded)
 {
     struct buf text;
 
@@ -47,7 +47,7 @@ put_key(struct json *j, const char *name, struct span key, bool encoded)
 }
 
 static void
-put_checksum(struct json *j, const struct object_meta *m)
+here_put_checksum(struct json *j, const struct object_meta *m)
 {
     struct checksum_value v = {.kind = (enum checksum_kind)m->checksum_algorithm};
     char text[CHECKSUM_TEXT_MAX];
@@ -92,13 +92,13 @@ put_here(struct json *j, const struct request *q, struct span key,
 
     json_open_object(j, NULL);
     json_text(j, "bucket", q->bucket->name);
-    put_key(j, "key", key, encoded);
+    here_put_key(j, "key", key, encoded);
     json_text(j, "class", h->cached ? "cached" : "native");
     json_u64(j, "size", h->info.size);
     json_text(j, "etag", h->info.etag);
     date_iso(h->info.mtime_ms, date);
     json_text(j, "modified", date);
-    put_checksum(j, &h->info.meta);
+    here_put_checksum(j, &h->info.meta);
     json_u64(j, "copies", h->copies);
     put_segment(j, h, all);
     if (h->present.chunks > 0) {
@@ -120,12 +120,12 @@ put_here(struct json *j, const struct request *q, struct span key,
 }
 
 static enum err
-one(struct request *q, struct span key)
+here_object(struct request *q, struct span key)
 {
     bool all = caller_may(q, AUTH_ADMIN, SPAN(AUTH_EVERY_BUCKET), (struct span){"", 0});
     struct errbuf eb = {0};
     struct object_local h;
-    struct admin_page page;
+    struct admin_page here_page;
     enum err rc =
         object_local(q->api->options.object, q->bucket, key, request_work(q), &h, &eb);
 
@@ -133,16 +133,17 @@ one(struct request *q, struct span key)
         return fault_set(&q->fault, S3_NoSuchKey, "Nothing of this key is here");
     if (rc != ERR_OK)
         return fault_from(q, rc, &eb);
-    admin_page_begin(&page, PAGE_MAX);
-    put_here(&page.j, q, key, &h, all);
-    return admin_page_answer(q, &page, 200);
+    admin_page_begin(&here_page, PAGE_MAX);
+    put_here(&here_page.j, q, key, &h, all);
+    return admin_page_answer(q, &here_page, 200);
 }
 
 static void
-put_entry(struct json *j, const struct object_local_entry *e, bool cached, bool encoded)
+here_put_entry(struct json *j, const struct object_local_entry *e, bool cached,
+               bool encoded)
 {
     json_open_object(j, NULL);
-    put_key(j, "key", e->key, encoded);
+    here_put_key(j, "key", e->key, encoded);
     json_u64(j, "size", e->size);
     json_text(j, "state",
               !cached       ? "native"
@@ -153,7 +154,7 @@ put_entry(struct json *j, const struct object_local_entry *e, bool cached, bool 
 }
 
 static enum err
-page(struct request *q, struct span prefix)
+here_page(struct request *q, struct span prefix)
 {
     bool encoded = span_is(query_get(&q->query, "encoding"), "url"), more = false;
     struct span from = query_get(&q->query, "from");
@@ -161,7 +162,7 @@ page(struct request *q, struct span prefix)
     struct errbuf eb = {0};
     uint32_t count = 0;
     uint64_t max = OBJECT_LOCAL_PAGE;
-    struct admin_page page;
+    struct admin_page here_page;
     enum err rc = query_u64(&q->query, "max", OBJECT_LOCAL_PAGE, 1, OBJECT_LOCAL_PAGE,
                             &max, &q->fault);
 
@@ -173,21 +174,21 @@ page(struct request *q, struct span prefix)
                            request_work(q), &entries, &count, &more, &eb);
     if (rc != ERR_OK)
         return fault_from(q, rc, &eb);
-    admin_page_begin(&page, PAGE_MAX);
-    json_open_object(&page.j, NULL);
-    json_text(&page.j, "bucket", q->bucket->name);
-    json_text(&page.j, "class", q->bucket->cached ? "cached" : "native");
-    json_open_array(&page.j, "keys");
+    admin_page_begin(&here_page, PAGE_MAX);
+    json_open_object(&here_page.j, NULL);
+    json_text(&here_page.j, "bucket", q->bucket->name);
+    json_text(&here_page.j, "class", q->bucket->cached ? "cached" : "native");
+    json_open_array(&here_page.j, "keys");
     for (uint32_t i = 0; i < count; i++)
-        put_entry(&page.j, &entries[i], q->bucket->cached, encoded);
-    json_end(&page.j);
-    json_bool(&page.j, "more", more);
-    json_end(&page.j);
-    return admin_page_answer(q, &page, 200);
+        here_put_entry(&here_page.j, &entries[i], q->bucket->cached, encoded);
+    json_end(&here_page.j);
+    json_bool(&here_page.j, "more", more);
+    json_end(&here_page.j);
+    return admin_page_answer(q, &here_page, 200);
 }
 
 static struct span
-bucket_of(const struct request *q)
+here_bucket_of(const struct request *q)
 {
     struct span name = span_from(q->http->head->path, strlen(ROOT));
 
@@ -198,7 +199,7 @@ bucket_of(const struct request *q)
 enum err
 admin_bucket_here(struct request *q)
 {
-    struct span path = q->http->head->path, bucket = bucket_of(q);
+    struct span path = q->http->head->path, bucket = here_bucket_of(q);
     struct span key = query_get(&q->query, "key"),
                 prefix = query_get(&q->query, "prefix");
     const struct map_bucket *b;
@@ -219,5 +220,5 @@ admin_bucket_here(struct request *q)
     if (b == NULL)
         return fault_set(&q->fault, S3_NoSuchBucket, NULL);
     q->bucket = map_bucket_ref(b);
-    return key.at != NULL ? one(q, key) : page(q, prefix);
+    return key.at != NULL ? here_object(q, key) : here_page(q, prefix);
 }

@@ -105,7 +105,7 @@ put_job(struct json *j, const struct job_status *s)
 }
 
 static enum err
-refuse(struct request *q, enum err rc, const struct errbuf *eb)
+admin_job_refuse(struct request *q, enum err rc, const struct errbuf *eb)
 {
     if (rc == ERR_NOT_FOUND)
         return fault_set(&q->fault, S3_NoSuchKey, "%s", eb->text);
@@ -126,7 +126,7 @@ find_job(struct request *q, struct span id, struct deadline by, struct job_statu
     if (rc == ERR_OK && !may_see(q, s))
         rc = err_set(&eb, ERR_NOT_FOUND, "there is no job \"%.*s\"",
                      (int)MIN(id.len, 40u), id.at);
-    return rc == ERR_OK ? rc : refuse(q, rc, &eb);
+    return rc == ERR_OK ? rc : admin_job_refuse(q, rc, &eb);
 }
 
 static enum err
@@ -155,7 +155,7 @@ admin_job_list(struct request *q)
     enum err rc = job_list(q->api->options.jobs, a, &list, &count, &eb);
 
     if (rc != ERR_OK)
-        return refuse(q, rc, &eb);
+        return admin_job_refuse(q, rc, &eb);
     admin_page_begin(&page, PAGE_MAX);
     json_open_object(&page.j, NULL);
     json_open_array(&page.j, "jobs");
@@ -201,7 +201,7 @@ admin_job_begin(struct request *q)
                            "\"args\" is an object and \"list\" a text, a line a name");
         AUDIT_CHANGE(q, "job.begin", rc, L_TEXT("target", id), L_SPAN("kind", ask.kind));
         rc = rc == ERR_OK ? answer_one(q, 202, span_of(id), (struct deadline){0})
-                          : refuse(q, rc, &eb);
+                          : admin_job_refuse(q, rc, &eb);
     }
     json_decref(doc);
     json_decref(none);
@@ -229,7 +229,7 @@ admin_job_report(struct request *q, const char *kind, json_t *args, char id[JOB_
 }
 
 static struct span
-id_of(const struct request *q)
+admin_job_id_of(const struct request *q)
 {
     return span_from(q->http->head->path, strlen(ROOT "/"));
 }
@@ -244,7 +244,7 @@ admin_job_show(struct request *q)
         return fault_set(&q->fault, S3_InvalidArgument,
                          "wait=%.*s: a number of seconds is expected",
                          (int)MIN(wait.len, 20u), wait.at);
-    return answer_one(q, 200, id_of(q),
+    return answer_one(q, 200, admin_job_id_of(q),
                       seconds > 0 ? deadline_in_ms(MIN(seconds, WAIT_MAX_S) * 1000)
                                   : (struct deadline){0});
 }
@@ -260,7 +260,7 @@ admin_job_change(struct request *q)
     struct job_status s;
 
     if (rc == ERR_OK)
-        rc = find_job(q, id_of(q), (struct deadline){0}, &s);
+        rc = find_job(q, admin_job_id_of(q), (struct deadline){0}, &s);
     if (rc == ERR_OK && span_is(action, "resume") &&
         !may_do(q, span_of(s.kind), s.bucket, s.prefix))
         rc = fault_set(&q->fault, S3_AccessDenied, NULL);
@@ -269,15 +269,15 @@ admin_job_change(struct request *q)
         return rc;
     }
     if (span_is(action, "cancel"))
-        rc = job_cancel(jobs, id_of(q), &eb);
+        rc = job_cancel(jobs, admin_job_id_of(q), &eb);
     else if (span_is(action, "resume"))
-        rc = job_resume(jobs, id_of(q), &eb);
+        rc = job_resume(jobs, admin_job_id_of(q), &eb);
     else
         rc = err_set(&eb, ERR_BAD_REQUEST, "\"action\" is \"cancel\" or \"resume\"");
     json_decref(doc);
-    AUDIT_CHANGE(q, "job.change", rc, L_SPAN("target", id_of(q)));
-    return rc == ERR_OK ? answer_one(q, 200, id_of(q), (struct deadline){0})
-                        : refuse(q, rc, &eb);
+    AUDIT_CHANGE(q, "job.change", rc, L_SPAN("target", admin_job_id_of(q)));
+    return rc == ERR_OK ? answer_one(q, 200, admin_job_id_of(q), (struct deadline){0})
+                        : admin_job_refuse(q, rc, &eb);
 }
 
 enum err
@@ -285,16 +285,16 @@ admin_job_forget(struct request *q)
 {
     struct errbuf eb = {0};
     struct job_status s;
-    enum err rc = find_job(q, id_of(q), (struct deadline){0}, &s);
+    enum err rc = find_job(q, admin_job_id_of(q), (struct deadline){0}, &s);
 
     if (rc != ERR_OK)
         return rc;
-    rc = job_forget(q->api->options.jobs, id_of(q), &eb);
-    AUDIT_CHANGE(q, "job.forget", rc, L_SPAN("target", id_of(q)));
+    rc = job_forget(q->api->options.jobs, admin_job_id_of(q), &eb);
+    AUDIT_CHANGE(q, "job.forget", rc, L_SPAN("target", admin_job_id_of(q)));
     if (rc == ERR_BUSY)
         return fault_set(&q->fault, S3_OperationAborted, "%s", eb.text);
     if (rc != ERR_OK)
-        return refuse(q, rc, &eb);
+        return admin_job_refuse(q, rc, &eb);
     admin_answer_json(q, 200, SPAN("{}"));
     return ERR_OK;
 }

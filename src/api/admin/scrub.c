@@ -29,7 +29,7 @@ put_bucket_name(struct request *q, struct json *j, uint64_t id)
 }
 
 static void
-put_pass(struct json *j, const char *key, const struct store_scrub_pass *p)
+admin_scrub_put_pass(struct json *j, const char *key, const struct store_scrub_pass *p)
 {
     json_open_object(j, key);
     json_u64(j, "number", p->number);
@@ -44,7 +44,7 @@ put_pass(struct json *j, const char *key, const struct store_scrub_pass *p)
 }
 
 static void
-put_finding(struct request *q, struct json *j, const struct store_finding *f)
+admin_scrub_put_finding(struct request *q, struct json *j, const struct store_finding *f)
 {
     static const char *const outcomes[] = {[FINDING_OPEN] = "open",
                                            [FINDING_REPAIRED] = "repaired",
@@ -63,7 +63,7 @@ put_finding(struct request *q, struct json *j, const struct store_finding *f)
 }
 
 static void
-put_disk(void *arg, unsigned slot, struct store *d)
+admin_scrub_put_disk(void *arg, unsigned slot, struct store *d)
 {
     struct page *p = arg;
     struct arena *a = arena_new(KIB(4), MIB(1));
@@ -83,11 +83,11 @@ put_disk(void *arg, unsigned slot, struct store *d)
     json_u64(&p->page.j, "rate", s.rate);
     json_u64(&p->page.j, "total_bytes", s.total_bytes);
     admin_put_time(&p->page.j, "next", s.running ? 0 : s.next_ms);
-    put_pass(&p->page.j, "pass", &s.pass);
-    put_pass(&p->page.j, "last", &s.last);
+    admin_scrub_put_pass(&p->page.j, "pass", &s.pass);
+    admin_scrub_put_pass(&p->page.j, "last", &s.last);
     json_open_array(&p->page.j, "findings");
     for (uint32_t i = 0; i < s.count; i++)
-        put_finding(p->q, &p->page.j, &s.findings[i]);
+        admin_scrub_put_finding(p->q, &p->page.j, &s.findings[i]);
     json_end(&p->page.j);
     json_end(&p->page.j);
     arena_free(&a);
@@ -101,7 +101,7 @@ admin_scrub_status(struct request *q)
     admin_page_begin(&p.page, STATUS_MAX);
     json_open_object(&p.page.j, NULL);
     json_open_array(&p.page.j, "disks");
-    disks_each(q->api->options.disks, put_disk, &p);
+    disks_each(q->api->options.disks, admin_scrub_put_disk, &p);
     json_end(&p.page.j);
     json_end(&p.page.j);
     if (p.rc == ERR_OK)

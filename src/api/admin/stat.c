@@ -9,7 +9,7 @@
 #define STAT_MAX (64u << 10)
 
 static void
-put_disk(struct json *j, const struct disks_one *d)
+admin_stat_put_disk(struct json *j, const struct disks_one *d)
 {
     const struct store_health *h = &d->health;
 
@@ -35,7 +35,7 @@ put_disks(struct json *j, struct disks *ds)
 
     disks_status(ds, s);
     for (unsigned i = 0; i < s->count; i++)
-        put_disk(j, &s->disks[i]);
+        admin_stat_put_disk(j, &s->disks[i]);
     free(s);
 }
 

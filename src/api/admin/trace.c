@@ -9,7 +9,7 @@
 #define ANSWER_ROOM 2048u /* entries of one answer */
 
 static void
-put_entry(struct json *j, const struct trace_entry *e)
+admin_trace_put_entry(struct json *j, const struct trace_entry *e)
 {
     json_open_object(j, NULL);
     json_i64(j, "time_ms", e->wall_ms);
@@ -48,7 +48,7 @@ admin_trace(struct request *q)
     json_u64(&page.j, "lost", lost);
     json_open_array(&page.j, "requests");
     for (size_t i = 0; i < count; i++)
-        put_entry(&page.j, &at[i]);
+        admin_trace_put_entry(&page.j, &at[i]);
     json_end(&page.j);
     json_end(&page.j);
     free(at);

@@ -30,14 +30,14 @@ put_grants(struct json *j, const struct auth_grant *grants, uint32_t count)
 }
 
 static void
-put_time(struct json *j, const char *name, int64_t ms)
+admin_user_put_time(struct json *j, const char *name, int64_t ms)
 {
     if (ms != 0)
         admin_put_time(j, name, ms);
 }
 
 static void
-put_limits(struct json *j, const struct auth_limits *l)
+admin_user_put_limits(struct json *j, const struct auth_limits *l)
 {
     json_open_object(j, "limits");
     if (l->requests > 0)
@@ -58,7 +58,7 @@ put_user(struct json *j, const struct auth_users *list, uint32_t index)
     json_open_object(j, NULL);
     json_text(j, "name", u.name);
     json_bool(j, "from_file", u.from_file);
-    put_time(j, "created", u.created_ms);
+    admin_user_put_time(j, "created", u.created_ms);
     json_open_array(j, "keys");
     for (uint32_t k = 0; k < u.key_count; k++) {
         const struct auth_key *key = auth_users_key(list, index, k);
@@ -66,12 +66,12 @@ put_user(struct json *j, const struct auth_users *list, uint32_t index)
         json_open_object(j, NULL);
         json_text(j, "access_key", key->id);
         json_bool(j, "temporary", key->token != NULL);
-        put_time(j, "expires", key->expires_ms);
+        admin_user_put_time(j, "expires", key->expires_ms);
         json_end(j);
     }
     json_end(j);
     put_grants(j, u.grants, u.grant_count);
-    put_limits(j, &u.limits);
+    admin_user_put_limits(j, &u.limits);
     json_end(j);
 }
 
@@ -95,7 +95,7 @@ admin_user_list(struct request *q)
 /* ---- changing ---- */
 
 static enum err
-refuse(struct request *q, enum err rc, const struct errbuf *eb)
+admin_user_refuse(struct request *q, enum err rc, const struct errbuf *eb)
 {
     enum s3_code code = rc == ERR_EXISTS        ? S3_OperationAborted
                         : rc == ERR_NOT_FOUND   ? S3_NoSuchKey
@@ -122,7 +122,7 @@ answer_key(struct request *q, struct span name, struct auth_new_key *made)
     json_text(&j, "secret_key", made->secret);
     if (made->token[0] != '\0')
         json_text(&j, "session_token", made->token);
-    put_time(&j, "expires", made->expires_ms);
+    admin_user_put_time(&j, "expires", made->expires_ms);
     json_end(&j);
     auth_new_key_wipe(made);
     admin_answer_json(q, 200, buf_span(&text));
@@ -140,7 +140,8 @@ answer_done(struct request *q)
 }
 
 static enum err
-text_of(struct request *q, const json_t *doc, const char *name, struct span *out)
+admin_user_text_of(struct request *q, const json_t *doc, const char *name,
+                   struct span *out)
 {
     const json_t *v = json_object_get(doc, name);
 
@@ -155,8 +156,8 @@ text_of(struct request *q, const json_t *doc, const char *name, struct span *out
 
 /* Seconds, 0 when absent. */
 static enum err
-seconds_of(struct request *q, const json_t *doc, const char *name, int64_t most,
-           int64_t *out)
+admin_user_seconds_of(struct request *q, const json_t *doc, const char *name,
+                      int64_t most, int64_t *out)
 {
     const json_t *v = json_object_get(doc, name);
 
@@ -181,18 +182,18 @@ read_grant(struct request *q, const json_t *doc, struct wanted *out)
 {
     struct span rights;
     struct errbuf eb = {{0}};
-    enum err rc = text_of(q, doc, "rights", &rights);
+    enum err rc = admin_user_text_of(q, doc, "rights", &rights);
 
     if (rc == ERR_OK)
-        rc = text_of(q, doc, "bucket", &out->bucket);
+        rc = admin_user_text_of(q, doc, "bucket", &out->bucket);
     if (rc == ERR_OK)
-        rc = text_of(q, doc, "prefix", &out->prefix);
+        rc = admin_user_text_of(q, doc, "prefix", &out->prefix);
     if (rc != ERR_OK)
         return rc;
     rc = auth_rights_parse(rights, &out->rights, &eb);
     if (rc == ERR_OK)
         rc = auth_grant_check(out->rights, out->bucket, out->prefix, &eb);
-    return rc == ERR_OK ? ERR_OK : refuse(q, rc, &eb);
+    return rc == ERR_OK ? ERR_OK : admin_user_refuse(q, rc, &eb);
 }
 
 enum err
@@ -205,12 +206,12 @@ admin_user_add(struct request *q)
     enum err rc = admin_read_object(q, BODY_MAX, &doc);
 
     if (rc == ERR_OK)
-        rc = text_of(q, doc, "name", &name);
+        rc = admin_user_text_of(q, doc, "name", &name);
     if (rc == ERR_OK) {
         rc = auth_user_add(q->api->options.auth, name, &made, &eb);
         AUDIT_CHANGE(q, "user.add", rc, L_SPAN("target", name),
                      L_TEXT("made_key", made.id));
-        rc = rc == ERR_OK ? answer_key(q, name, &made) : refuse(q, rc, &eb);
+        rc = rc == ERR_OK ? answer_key(q, name, &made) : admin_user_refuse(q, rc, &eb);
     }
     json_decref(doc);
     return rc;
@@ -224,33 +225,33 @@ admin_user_remove(struct request *q)
     enum err rc = auth_user_remove(q->api->options.auth, name, &eb);
 
     AUDIT_CHANGE(q, "user.remove", rc, L_SPAN("target", name));
-    return rc == ERR_OK ? answer_done(q) : refuse(q, rc, &eb);
+    return rc == ERR_OK ? answer_done(q) : admin_user_refuse(q, rc, &eb);
 }
 
 static enum err
-make_key(struct request *q, struct span name, const json_t *doc)
+admin_user_make_key(struct request *q, struct span name, const json_t *doc)
 {
     struct auth *a = q->api->options.auth;
     struct auth_new_key made = {.id = ""};
     struct errbuf eb = {{0}};
     int64_t expires = 0, keep = 0;
     bool temporary = json_object_get(doc, "expires_s") != NULL;
-    enum err rc =
-        seconds_of(q, doc, "expires_s", (int64_t)(AUTH_TEMPORARY_MS / 1000), &expires);
+    enum err rc = admin_user_seconds_of(q, doc, "expires_s",
+                                        (int64_t)(AUTH_TEMPORARY_MS / 1000), &expires);
 
     if (rc == ERR_OK)
-        rc = seconds_of(q, doc, "keep_s", KEEP_MAX_S, &keep);
+        rc = admin_user_seconds_of(q, doc, "keep_s", KEEP_MAX_S, &keep);
     if (rc != ERR_OK)
         return rc;
     rc = temporary ? auth_user_temporary(a, name, (uint64_t)expires * 1000, &made, &eb)
                    : auth_user_rotate(a, name, (uint64_t)keep * 1000, &made, &eb);
     AUDIT_CHANGE(q, temporary ? "user.temporary_key" : "user.rotate", rc,
                  L_SPAN("target", name), L_TEXT("made_key", made.id));
-    return rc == ERR_OK ? answer_key(q, name, &made) : refuse(q, rc, &eb);
+    return rc == ERR_OK ? answer_key(q, name, &made) : admin_user_refuse(q, rc, &eb);
 }
 
 static enum err
-change_grant(struct request *q, struct span name, const json_t *doc, bool give)
+admin_user_change_grant(struct request *q, struct span name, const json_t *doc, bool give)
 {
     struct auth *a = q->api->options.auth;
     struct errbuf eb = {{0}};
@@ -265,7 +266,7 @@ change_grant(struct request *q, struct span name, const json_t *doc, bool give)
     AUDIT_CHANGE(q, give ? "user.grant" : "user.revoke", rc, L_SPAN("target", name),
                  L_TEXT("rights", auth_rights_text(w.rights, text)),
                  L_SPAN("bucket", w.bucket), L_SPAN("prefix", w.prefix));
-    return rc == ERR_OK ? answer_done(q) : refuse(q, rc, &eb);
+    return rc == ERR_OK ? answer_done(q) : admin_user_refuse(q, rc, &eb);
 }
 
 /* What is not named stays; null or 0: no limit. */
@@ -309,7 +310,7 @@ change_limits(struct request *q, struct span name, const json_t *doc)
     AUDIT_CHANGE(q, "user.limits", rc, L_SPAN("target", name),
                  L_U64("requests", l.requests), L_U64("bytes", l.bytes),
                  L_U64("parts", l.parts));
-    return rc == ERR_OK ? answer_done(q) : refuse(q, rc, &eb);
+    return rc == ERR_OK ? answer_done(q) : admin_user_refuse(q, rc, &eb);
 }
 
 /* /_/users/NAME/keys, /_/users/NAME/grants, /_/users/NAME/revoke, /_/users/NAME/limits */
@@ -331,10 +332,10 @@ admin_user_change(struct request *q)
         return fault_set(&q->fault, S3_NoSuchKey, "There is no such page under /_/");
     rc = admin_read_object(q, BODY_MAX, &doc);
     if (rc == ERR_OK)
-        rc = span_is(what, "keys") ? make_key(q, name, doc)
+        rc = span_is(what, "keys") ? admin_user_make_key(q, name, doc)
              : span_is(what, "limits")
                  ? change_limits(q, name, doc)
-                 : change_grant(q, name, doc, span_is(what, "grants"));
+                 : admin_user_change_grant(q, name, doc, span_is(what, "grants"));
     json_decref(doc);
     return rc;
 }

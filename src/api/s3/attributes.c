@@ -67,7 +67,7 @@ struct page_of_parts {
 };
 
 static void
-put_value(struct xml *x, uint8_t algorithm, struct span value)
+attributes_put_value(struct xml *x, uint8_t algorithm, struct span value)
 {
     struct checksum_value v = {.kind = (enum checksum_kind)algorithm};
     char text[CHECKSUM_TEXT_MAX];
@@ -95,7 +95,7 @@ put_parts(struct xml *x, const struct page_of_parts *p)
         xml_open(x, "Part");
         xml_u64(x, "PartNumber", i + 1);
         xml_u64(x, "Size", p->parts[i].size);
-        put_value(x, p->parts[i].checksum_algorithm, p->parts[i].checksum);
+        attributes_put_value(x, p->parts[i].checksum_algorithm, p->parts[i].checksum);
         xml_close(x);
     }
     xml_close(x);
@@ -103,12 +103,12 @@ put_parts(struct xml *x, const struct page_of_parts *p)
 
 /* AWS: the value of a COMPOSITE one stands here without "-N". */
 static void
-put_checksum(struct xml *x, const struct object_meta *m)
+attributes_put_checksum(struct xml *x, const struct object_meta *m)
 {
     if (m->checksum_algorithm == CHECKSUM_NONE)
         return;
     xml_open(x, "Checksum");
-    put_value(x, m->checksum_algorithm, m->checksum);
+    attributes_put_value(x, m->checksum_algorithm, m->checksum);
     if (m->checksum_type != CHECKSUM_TYPE_NONE)
         xml_text(x, "ChecksumType",
                  checksum_type_name((enum checksum_type)m->checksum_type));
@@ -123,7 +123,7 @@ put_document(struct xml *x, unsigned wanted, const struct object_info *info,
     if ((wanted & A_ETAG) != 0)
         xml_text(x, "ETag", info->etag); /* alone in S3 without quotes */
     if ((wanted & A_CHECKSUM) != 0)
-        put_checksum(x, &info->meta);
+        attributes_put_checksum(x, &info->meta);
     if ((wanted & A_PARTS) != 0 && parts->count > 0)
         put_parts(x, parts);
     if ((wanted & A_CLASS) != 0)
@@ -136,8 +136,8 @@ put_document(struct xml *x, unsigned wanted, const struct object_info *info,
 }
 
 static enum err
-answer(struct request *q, unsigned wanted, const struct object_info *info,
-       const struct page_of_parts *parts)
+attributes_answer(struct request *q, unsigned wanted, const struct object_info *info,
+                  const struct page_of_parts *parts)
 {
     char date[NUM_DATE_TEXT];
     struct buf body;
@@ -187,6 +187,6 @@ s3_object_attributes(struct request *q)
         rc = object_head_version(q->api->options.object, q->bucket, q->name.key, v,
                                  q->arena, info, &eb);
     }
-    return rc == ERR_OK ? answer(q, wanted, info, &parts)
+    return rc == ERR_OK ? attributes_answer(q, wanted, info, &parts)
                         : s3_missing(q, v, info, rc, &eb);
 }

@@ -98,7 +98,7 @@ receive_to(struct s3_body *b, void *at, size_t room, size_t *n)
 
 /* Refills `in`; at the end of the HTTP body `ended` is set. */
 static enum err
-receive(struct s3_body *b)
+s3_body_receive(struct s3_body *b)
 {
     struct request *q = b->q;
     size_t n = 0;
@@ -125,7 +125,7 @@ receive(struct s3_body *b)
 static enum err
 next_plain(struct s3_body *b, struct span *piece)
 {
-    enum err rc = b->ended ? ERR_OK : receive(b);
+    enum err rc = b->ended ? ERR_OK : s3_body_receive(b);
 
     if (rc == ERR_OK)
         *piece = b->ended ? (struct span){"", 0} : b->in;
@@ -133,7 +133,7 @@ next_plain(struct s3_body *b, struct span *piece)
 }
 
 static enum err
-next_chunked(struct s3_body *b, struct span *piece)
+s3_body_next_chunked(struct s3_body *b, struct span *piece)
 {
     struct request *q = b->q;
 
@@ -149,7 +149,7 @@ next_chunked(struct s3_body *b, struct span *piece)
                                  "%zu bytes stand behind the last chunk", b->in.len);
             *piece = (struct span){"", 0};
             if (!b->ended) {
-                rc = receive(b); /* the end of the HTTP body itself */
+                rc = s3_body_receive(b); /* the end of the HTTP body itself */
                 if (rc != ERR_OK)
                     return rc;
                 if (!b->ended)
@@ -163,7 +163,7 @@ next_chunked(struct s3_body *b, struct span *piece)
         case AWSCHUNKED_MORE:
             if (b->ended)
                 return awschunked_finish(b->chunked, &q->fault);
-            rc = receive(b);
+            rc = s3_body_receive(b);
             if (rc != ERR_OK)
                 return rc;
             if (b->ended) {
@@ -179,7 +179,7 @@ next_chunked(struct s3_body *b, struct span *piece)
 }
 
 static enum err
-finish(struct s3_body *b)
+s3_body_finish(struct s3_body *b)
 {
     struct request *q = b->q;
     unsigned char sum[DIGEST_MAX];
@@ -198,12 +198,13 @@ finish(struct s3_body *b)
 enum err
 s3_body_next(struct s3_body *b, struct span *piece)
 {
-    enum err rc = b->chunked != NULL ? next_chunked(b, piece) : next_plain(b, piece);
+    enum err rc =
+        b->chunked != NULL ? s3_body_next_chunked(b, piece) : next_plain(b, piece);
 
     if (rc != ERR_OK)
         return rc;
     if (piece->len == 0)
-        return finish(b);
+        return s3_body_finish(b);
     b->got += piece->len;
     if (b->got > S3_PUT_MAX)
         return s3_fault(b->q, S3_EntityTooLarge);
@@ -242,7 +243,7 @@ lend(struct s3_body *b, struct object_put *put, struct span body)
         digest_add(&b->sha256, body.at, body.len);
     b->got = body.len;
     rc = object_put_zero_copy(put, body, &eb);
-    return rc == ERR_OK ? finish(b) : fault_from(b->q, rc, &eb);
+    return rc == ERR_OK ? s3_body_finish(b) : fault_from(b->q, rc, &eb);
 }
 
 /* What needs no decoding is received into the buffer that goes to the disk. *taken: the whole body came that way; else none
@@ -281,7 +282,7 @@ receive_in_place(struct s3_body *b, struct object_put *put, bool *taken)
         object_put_filled(put, n);
     }
     *taken = true;
-    return finish(b);
+    return s3_body_finish(b);
 }
 
 enum err
@@ -315,7 +316,7 @@ s3_body_to_put(struct s3_body *b, struct object_put *put)
 
 /* Small documents stand whole in the arena. */
 static enum err
-gather(struct s3_body *b, size_t limit, struct buf *text)
+s3_body_gather(struct s3_body *b, size_t limit, struct buf *text)
 {
     struct span piece;
     enum err rc;
@@ -374,7 +375,7 @@ s3_body_document(struct request *q, size_t limit, bool demand_sum, struct span *
         held = 2 * (int64_t)taken;
     buf_init(&text, limit);
     if (rc == ERR_OK)
-        rc = gather(&b, limit, &text);
+        rc = s3_body_gather(&b, limit, &text);
     if (rc == ERR_OK)
         rc = check_document_sums(&b, &text);
     if (rc == ERR_OK) {

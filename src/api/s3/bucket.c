@@ -9,7 +9,7 @@
 #define LIST_BYTES_MAX (4u << 20)
 
 static void
-put_bucket(struct xml *x, const struct map_bucket *b)
+s3_list_put_bucket(struct xml *x, const struct map_bucket *b)
 {
     char date[NUM_DATE_TEXT];
 
@@ -46,7 +46,7 @@ s3_list_all_buckets(struct request *q)
             (token.len > 0 && span_cmp(name, token) <= 0) ||
             !caller_has_any_right(q, name))
             continue;
-        put_bucket(&d.xml, b);
+        s3_list_put_bucket(&d.xml, b);
         shown++;
     }
     xml_close(&d.xml);

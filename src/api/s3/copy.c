@@ -145,7 +145,7 @@ as_stored(const struct copying *c, const struct object_sums *got, uint8_t algori
 }
 
 static enum err
-transfer(struct copying *c, struct object_put *put, uint8_t algorithm, bool *again)
+copy_transfer(struct copying *c, struct object_put *put, uint8_t algorithm, bool *again)
 {
     struct request *q = c->q;
     struct object_sums sums;
@@ -245,7 +245,7 @@ struct describing {
 
 /* Only while it is still what was judged. */
 static enum err
-describe(struct object_meta *meta, void *arg, struct arena *a, struct errbuf *eb)
+copy_describe(struct object_meta *meta, void *arg, struct arena *a, struct errbuf *eb)
 {
     const struct describing *d = arg;
     struct object_meta was = *meta;
@@ -274,14 +274,14 @@ copy_in_place(struct copying *c, struct object_info *out, bool *again)
     struct describing d = {c, meta_of_copy(c)};
     struct errbuf eb = {{0}};
     enum err rc = object_change_meta(q->api->options.object, q->bucket, q->name.key, NULL,
-                                     c->condition, describe, &d, q->arena, out, &eb);
+                                     c->condition, copy_describe, &d, q->arena, out, &eb);
 
     *again = rc == ERR_NOT_FOUND;
     return rc == ERR_OK ? ERR_OK : s3_condition_fault(q, c->condition, rc, &eb);
 }
 
 static enum err
-copy_bytes(struct copying *c, struct object_info *out, bool *again)
+copy_send_bytes(struct copying *c, struct object_info *out, bool *again)
 {
     struct request *q = c->q;
     struct object_meta meta = meta_of_copy(c);
@@ -299,7 +299,7 @@ copy_bytes(struct copying *c, struct object_info *out, bool *again)
 
     if (rc != ERR_OK)
         return fault_from(q, rc, &eb);
-    rc = transfer(c, put, o.checksum_algorithm, again);
+    rc = copy_transfer(c, put, o.checksum_algorithm, again);
     if (rc == ERR_OK) {
         rc = object_put_commit(&put, &meta, q->arena, out, &eb);
         if (rc != ERR_OK)
@@ -338,7 +338,7 @@ copy_object_attempt(struct copying *c, struct object_info *out, bool *again)
     c->range = (struct range){0, c->info.size};
     if (may_stay(c))
         return copy_in_place(c, out, again);
-    return copy_bytes(c, out, again);
+    return copy_send_bytes(c, out, again);
 }
 
 static enum err
@@ -391,7 +391,7 @@ s3_copy_object(struct request *q)
 /* ---- UploadPartCopy ---- */
 
 static enum err
-choose_range(struct copying *c)
+copy_choose_range(struct copying *c)
 {
     struct request *q = c->q;
     struct span given = fields_get(http_fields(q->http->head), "x-amz-copy-source-range");
@@ -429,7 +429,7 @@ copy_part_attempt(struct copying *c, struct span upload_id, uint32_t number,
 
     *again = false;
     if (rc == ERR_OK)
-        rc = choose_range(c);
+        rc = copy_choose_range(c);
     if (rc != ERR_OK)
         return rc;
     o.size = c->range.len;
@@ -437,7 +437,7 @@ copy_part_attempt(struct copying *c, struct span upload_id, uint32_t number,
                            number, &o, &put, &eb);
     if (rc != ERR_OK)
         return fault_from(q, rc, &eb);
-    rc = transfer(c, put, CHECKSUM_NONE, again);
+    rc = copy_transfer(c, put, CHECKSUM_NONE, again);
     if (rc == ERR_OK) {
         rc = object_put_commit(&put, &none, q->arena, out, &eb);
         if (rc != ERR_OK)

@@ -110,7 +110,7 @@ set_cors(struct map_bucket *b, void *arg, struct errbuf *eb)
 }
 
 static enum err
-change(struct request *q, const char *doc, int status)
+cors_change(struct request *q, const char *doc, int status)
 {
     struct errbuf eb = {{0}};
     enum err rc = change_bucket(q, q->bucket, set_cors, (void *)(uintptr_t)doc, &eb);
@@ -137,7 +137,7 @@ s3_put_bucket_cors(struct request *q)
     rc = text.full
              ? fault_set(&q->fault, S3_InvalidRequest,
                          "The CORS configuration is over %u bytes", MAP_DOCUMENT_MAX)
-             : change(q, text.at, 200);
+             : cors_change(q, text.at, 200);
     buf_fini(&text);
     return rc;
 }
@@ -145,7 +145,7 @@ s3_put_bucket_cors(struct request *q)
 enum err
 s3_delete_bucket_cors(struct request *q)
 {
-    return change(q, NULL, 204);
+    return cors_change(q, NULL, 204);
 }
 
 enum err

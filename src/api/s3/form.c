@@ -34,7 +34,7 @@ struct upload {
 };
 
 static struct span
-field(const struct upload *u, const char *name)
+form_field(const struct upload *u, const char *name)
 {
     return fields_get((struct fields){u->fields, u->count}, name);
 }
@@ -161,11 +161,11 @@ base_name(struct span path)
 }
 
 static enum err
-parse_key(struct upload *u)
+form_parse_key(struct upload *u)
 {
     static const char mark[] = "${filename}";
     struct request *q = u->q;
-    struct span given = field(u, "key"), name = base_name(u->filename);
+    struct span given = form_field(u, "key"), name = base_name(u->filename);
     const char *at;
 
     if (given.len == 0)
@@ -191,7 +191,7 @@ parse_key(struct upload *u)
 }
 
 static enum err
-missing(struct request *q, const char *name)
+form_missing(struct request *q, const char *name)
 {
     return fault_argument(&q->fault, name, SPAN(""),
                           "Bucket POST must contain a field named '%s'. If it is "
@@ -201,30 +201,32 @@ missing(struct request *q, const char *name)
 
 /* The signature over the policy, by the key that the fields name. */
 static enum err
-check_signature(struct upload *u, struct span policy, int64_t *now_s)
+form_check_signature(struct upload *u, struct span policy, int64_t *now_s)
 {
     static const char *const names[] = {"x-amz-algorithm", "x-amz-credential",
                                         "x-amz-date", "x-amz-signature"};
     struct request *q = u->q;
-    struct span date = field(u, "x-amz-date"), claimed = field(u, "x-amz-signature");
+    struct span date = form_field(u, "x-amz-date"),
+                claimed = form_field(u, "x-amz-signature");
     const struct auth_key *k;
     struct hmac_key key;
     char signature[SHA256_HEX + 1];
     enum err rc;
 
-    if (field(u, "awsaccesskeyid").at != NULL)
+    if (form_field(u, "awsaccesskeyid").at != NULL)
         return fault_set(&q->fault, S3_InvalidRequest,
                          "The authorization mechanism you have provided is not "
                          "supported. Please use AWS4-HMAC-SHA256.");
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
-        if (field(u, names[i]).len == 0)
-            return missing(q, names[i]);
-    if (!span_is(field(u, "x-amz-algorithm"), "AWS4-HMAC-SHA256"))
-        return fault_argument(&q->fault, "x-amz-algorithm", field(u, "x-amz-algorithm"),
+        if (form_field(u, names[i]).len == 0)
+            return form_missing(q, names[i]);
+    if (!span_is(form_field(u, "x-amz-algorithm"), "AWS4-HMAC-SHA256"))
+        return fault_argument(&q->fault, "x-amz-algorithm",
+                              form_field(u, "x-amz-algorithm"),
                               "Only AWS4-HMAC-SHA256 is supported");
-    rc = sigv4_parse_credential(field(u, "x-amz-credential"), date, &q->caller.auth,
+    rc = sigv4_parse_credential(form_field(u, "x-amz-credential"), date, &q->caller.auth,
                                 &q->fault);
-    q->caller.auth.token = field(u, "x-amz-security-token");
+    q->caller.auth.token = form_field(u, "x-amz-security-token");
     if (rc == ERR_OK)
         rc = gate_key(q, &k, now_s);
     if (rc != ERR_OK)
@@ -249,7 +251,7 @@ static enum err
 check_policy(struct upload *u)
 {
     struct request *q = u->q;
-    struct span text = field(u, "policy");
+    struct span text = form_field(u, "policy");
     char *json;
     int64_t now_s = 0;
     int len;
@@ -263,7 +265,7 @@ check_policy(struct upload *u)
         return fault_set(&q->fault, S3_InvalidPolicyDocument,
                          "The policy has %zu bytes, at most %u are taken", text.len,
                          POST_POLICY_MAX);
-    rc = check_signature(u, text, &now_s);
+    rc = form_check_signature(u, text, &now_s);
     if (rc != ERR_OK)
         return rc;
     json = arena_alloc(request_work(q), text.len);
@@ -283,7 +285,7 @@ static enum err
 refuse_unbuilt(struct upload *u)
 {
     struct request *q = u->q;
-    struct span acl = field(u, "acl");
+    struct span acl = form_field(u, "acl");
 
     for (size_t i = 0; i < u->count; i++) {
         struct span name = u->fields[i].name;
@@ -303,14 +305,14 @@ refuse_unbuilt(struct upload *u)
 }
 
 static enum err
-judge(struct upload *u)
+form_check(struct upload *u)
 {
     struct request *q = u->q;
     struct fields fields = {u->fields, u->count};
     enum err rc = check_policy(u);
 
     if (rc == ERR_OK)
-        rc = parse_key(u);
+        rc = form_parse_key(u);
     if (rc == ERR_OK)
         rc = caller_require(q, AUTH_WRITE, q->name.bucket, u->key);
     if (rc != ERR_OK) {
@@ -331,7 +333,7 @@ judge(struct upload *u)
 /* ---- storing ---- */
 
 static enum err
-meta_of(struct upload *u, struct object_meta *out)
+form_meta_of(struct upload *u, struct object_meta *out)
 {
     struct request *q = u->q;
     struct field *as_headers =
@@ -377,7 +379,7 @@ store_file(struct upload *u)
 }
 
 static enum err
-check_sum(struct upload *u)
+form_check_sum(struct upload *u)
 {
     struct request *q = u->q;
     struct errbuf eb = {{0}};
@@ -394,7 +396,7 @@ check_sum(struct upload *u)
 }
 
 static enum err
-store(struct upload *u, struct object_info *info)
+form_store(struct upload *u, struct object_info *info)
 {
     struct request *q = u->q;
     struct object_put_options o = {.size = STORE_SIZE_UNKNOWN,
@@ -402,7 +404,7 @@ store(struct upload *u, struct object_info *info)
                                        s3_checksum_kept(q->bucket, u->sum.kind)};
     struct object_meta meta;
     struct errbuf eb = {{0}};
-    enum err rc = meta_of(u, &meta);
+    enum err rc = form_meta_of(u, &meta);
 
     if (rc != ERR_OK)
         return rc;
@@ -411,7 +413,7 @@ store(struct upload *u, struct object_info *info)
         return fault_from(q, rc, &eb);
     rc = store_file(u);
     if (rc == ERR_OK)
-        rc = check_sum(u);
+        rc = form_check_sum(u);
     if (rc == ERR_OK) {
         rc = object_put_commit(&u->put, &meta, q->arena, info, &eb);
         if (rc != ERR_OK)
@@ -440,11 +442,11 @@ put_location(struct upload *u, struct buf *out)
 static bool
 redirect_to(struct upload *u, const struct object_info *info, struct buf *out)
 {
-    struct span to = field(u, "success_action_redirect");
+    struct span to = form_field(u, "success_action_redirect");
     const char *mark;
 
     if (to.len == 0)
-        to = field(u, "redirect");
+        to = form_field(u, "redirect");
     if (!span_starts(to, SPAN("http://")) && !span_starts(to, SPAN("https://")))
         return false;
     for (size_t i = 0; i < to.len; i++)
@@ -463,10 +465,10 @@ redirect_to(struct upload *u, const struct object_info *info, struct buf *out)
 }
 
 static enum err
-answer(struct upload *u, const struct object_info *info)
+form_answer(struct upload *u, const struct object_info *info)
 {
     struct request *q = u->q;
-    struct span wanted = field(u, "success_action_status");
+    struct span wanted = form_field(u, "success_action_status");
     struct buf location, body;
     struct xml x;
 
@@ -526,15 +528,15 @@ s3_post_form(struct request *q)
     form_begin(&u->form, boundary);
     rc = parse_fields(u);
     if (rc == ERR_OK)
-        rc = judge(u);
+        rc = form_check(u);
     if (rc == ERR_OK)
         rc = s3_find_bucket(q);
     if (rc == ERR_OK) {
         http_body_trust(q->http);
-        rc = store(u, info);
+        rc = form_store(u, info);
     }
     if (rc == ERR_OK)
-        rc = answer(u, info);
+        rc = form_answer(u, info);
     object_put_abort(&u->put);
     iobuf_drop(&u->buf);
     return rc;

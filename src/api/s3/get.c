@@ -218,8 +218,8 @@ choose_part(struct request *q, const struct asked *asked, const struct object_in
 
 /* Which bytes, and with which status. */
 static enum err
-choose_range(struct request *q, const struct object_info *info, struct range *out,
-             int *status)
+get_choose_range(struct request *q, const struct object_info *info, struct range *out,
+                 int *status)
 {
     const struct http_head *h = q->http->head;
     struct span header = http_get(h, HTTP_RANGE);
@@ -248,8 +248,8 @@ shows_sum(const struct request *q, const struct asked *asked)
 }
 
 static void
-put_head(struct request *q, const struct asked *asked, const struct object_info *info,
-         const struct range *range, int status)
+get_put_head(struct request *q, const struct asked *asked, const struct object_info *info,
+             const struct range *range, int status)
 {
     s3_put_found_headers(q, info);
     if (status == 206)
@@ -276,7 +276,7 @@ send_piece(struct request *q, struct object_get *get, struct span piece)
 
 /* From the piece at hand on. After the head is out there is no other answer: an error resets the connection. */
 static enum err
-send_body(struct request *q, struct object_get *get, struct span piece)
+get_send_body(struct request *q, struct object_get *get, struct span piece)
 {
     struct errbuf eb = {{0}};
     enum err rc = ERR_OK;
@@ -309,7 +309,7 @@ open_object(struct request *q, const struct asked *asked, struct object_info *in
         return s3_missing(q, asked->version, info, rc, &eb);
     rc = check_conditions(q, info);
     if (rc == ERR_OK)
-        rc = asked->part == 0 ? choose_range(q, info, range, status)
+        rc = asked->part == 0 ? get_choose_range(q, info, range, status)
                               : choose_part(q, asked, info, *get, range, status);
     if (rc != ERR_OK)
         return rc;
@@ -349,11 +349,11 @@ s3_get_object(struct request *q)
         return answer_not_modified(q, info);
     }
     if (rc == ERR_OK) {
-        put_head(q, &asked, info, &range, status);
+        get_put_head(q, &asked, info, &range, status);
         if (status == 200)
             response_cache_keep(q, get);
         rc = http_reply_begin(q->http, status, (int64_t)range.len);
-        rc = rc == ERR_OK ? send_body(q, get, piece) : ERR_OK;
+        rc = rc == ERR_OK ? get_send_body(q, get, piece) : ERR_OK;
     }
     object_get_end(&get);
     return rc;
@@ -383,14 +383,14 @@ s3_head_object(struct request *q)
         return s3_missing(q, asked.version, info, rc, &eb);
     rc = check_conditions(q, info);
     if (rc == ERR_OK)
-        rc = asked.part == 0 ? choose_range(q, info, &range, &status)
+        rc = asked.part == 0 ? get_choose_range(q, info, &range, &status)
                              : choose_part(q, &asked, info, get, &range, &status);
     object_get_end(&get);
     if (rc == ERR_NOT_MODIFIED)
         return answer_not_modified(q, info);
     if (rc != ERR_OK)
         return rc;
-    put_head(q, &asked, info, &range, status);
+    get_put_head(q, &asked, info, &range, status);
     rc = http_reply_begin(q->http, status, (int64_t)range.len);
     if (rc == ERR_OK)
         http_reply_end(q->http);

@@ -164,7 +164,7 @@ user_size(struct fields headers)
 }
 
 static enum err
-user_metadata(struct request *q, struct fields headers, struct object_meta *out)
+headers_user_metadata(struct request *q, struct fields headers, struct object_meta *out)
 {
     struct object_pair *pairs = NULL;
     size_t total = user_size(headers);
@@ -222,7 +222,7 @@ finish_meta(struct request *q, struct fields f, struct span class,
     if (size > SYSTEM_MAX)
         return metadata_too_large(q, size, "8192");
     rc = storage_class(q, class, out);
-    return rc == ERR_OK ? user_metadata(q, f, out) : rc;
+    return rc == ERR_OK ? headers_user_metadata(q, f, out) : rc;
 }
 
 enum err
@@ -312,7 +312,7 @@ put_if(struct request *q, const char *name, const char *override, struct span st
 
 /* Nothing was given with it, nothing is asked for beside it. */
 static bool
-is_plain(const struct request *q, const struct object_meta *m)
+header_is_plain(const struct request *q, const struct object_meta *m)
 {
     return q->query.count == 0 && m->user_count == 0 &&
            (m->content_type.len | m->cache_control.len | m->content_disposition.len |
@@ -330,7 +330,7 @@ s3_put_object_headers(struct request *q, const struct object_info *info)
     s3_put_etag(q, info->etag);
     date_http(info->mtime_ms / 1000, date);
     http_header_own(q->http, SPAN("last-modified: "), span_of(date));
-    if (is_plain(q, m)) {
+    if (header_is_plain(q, m)) {
         http_header_lines(q->http, SPAN("accept-ranges: bytes\r\n"
                                         "content-type: binary/octet-stream\r\n"));
         return;

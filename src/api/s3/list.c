@@ -49,7 +49,7 @@ token_open(struct arena *a, struct span token, struct span *name)
 }
 
 static enum err
-read_parameters(struct request *q, struct list_request *l)
+s3_list_read_parameters(struct request *q, struct list_request *l)
 {
     struct span type = query_get(&q->query, "list-type");
     enum err rc = s3_page_query(q, "max-keys", &l->page);
@@ -74,7 +74,8 @@ read_parameters(struct request *q, struct list_request *l)
 }
 
 static void
-put_entry(struct xml *x, const struct list_request *l, const struct object_entry *e)
+s3_list_put_entry(struct xml *x, const struct list_request *l,
+                  const struct object_entry *e)
 {
     char date[NUM_DATE_TEXT];
 
@@ -133,22 +134,22 @@ answer_page(struct request *q, const struct list_request *l,
     /* Keys and common prefixes stand in their own groups at AWS; clients merge them. Keys first. */
     for (uint32_t i = 0; i < page->count; i++)
         if (!page->entries[i].is_prefix)
-            put_entry(&d.xml, l, &page->entries[i]);
+            s3_list_put_entry(&d.xml, l, &page->entries[i]);
     for (uint32_t i = 0; i < page->count; i++)
         if (page->entries[i].is_prefix)
-            put_entry(&d.xml, l, &page->entries[i]);
+            s3_list_put_entry(&d.xml, l, &page->entries[i]);
     if (page->stale)
         http_header(q->http, "x-forebay-stale", SPAN("backend-down"));
     return s3_document_answer(q, &d);
 }
 
 static enum err
-list(struct request *q, struct list_request *l)
+s3_list_run(struct request *q, struct list_request *l)
 {
     struct object_list_options o;
     struct object_page page = {0};
     struct errbuf eb = {{0}};
-    enum err rc = read_parameters(q, l);
+    enum err rc = s3_list_read_parameters(q, l);
 
     if (rc != ERR_OK)
         return rc;
@@ -169,5 +170,5 @@ s3_list_v1_or_v2(struct request *q)
 {
     struct list_request *l = arena_alloc(q->arena, sizeof *l);
 
-    return list(q, l);
+    return s3_list_run(q, l);
 }

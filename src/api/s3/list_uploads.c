@@ -10,7 +10,7 @@ struct request_of_uploads {
 };
 
 static enum err
-read_parameters(struct request *q, struct request_of_uploads *l)
+list_uploads_read_parameters(struct request *q, struct request_of_uploads *l)
 {
     enum err rc = s3_page_query(q, "max-uploads", &l->page);
 
@@ -77,7 +77,7 @@ s3_list_uploads(struct request *q)
     enum err rc;
 
     *l = (struct request_of_uploads){0};
-    rc = read_parameters(q, l);
+    rc = list_uploads_read_parameters(q, l);
     if (rc != ERR_OK)
         return rc;
     o = (struct object_upload_list_options){.prefix = l->page.prefix,

@@ -11,7 +11,7 @@ struct request_of_versions {
 };
 
 static enum err
-read_parameters(struct request *q, struct request_of_versions *l)
+list_versions_read_parameters(struct request *q, struct request_of_versions *l)
 {
     enum err rc = s3_page_query(q, "max-keys", &l->page);
 
@@ -122,7 +122,7 @@ s3_list_versions(struct request *q)
     enum err rc;
 
     *l = (struct request_of_versions){0};
-    rc = read_parameters(q, l);
+    rc = list_versions_read_parameters(q, l);
     if (rc != ERR_OK)
         return rc;
     o = (struct object_version_list){.prefix = l->page.prefix,

@@ -237,7 +237,8 @@ wanted_size(struct request *q, uint64_t *out)
 }
 
 static void
-list_of(struct request *q, const struct s3xml_complete *list, struct object_complete *out)
+multipart_list_of(struct request *q, const struct s3xml_complete *list,
+                  struct object_complete *out)
 {
     struct object_complete_part *parts =
         arena_alloc(request_work(q), list->count * sizeof *parts); /* parts are 10,000 */
@@ -280,7 +281,7 @@ s3_complete_upload(struct request *q)
     rc = wanted_size(q, &what.want_size);
     if (rc != ERR_OK)
         return rc;
-    list_of(q, &list, &what);
+    multipart_list_of(q, &list, &what);
     rc = object_upload_complete(q->api->options.object, q->bucket, q->name.key, upload_id,
                                 &what, request_work(q), info, &bad, &eb);
     if (rc == ERR_PRECONDITION || (rc == ERR_NOT_FOUND && what.condition != NULL))

@@ -3,8 +3,8 @@
 #include "rt/time.h"
 
 static enum err
-store(struct request *q, struct s3_body *body, const struct object_meta *meta,
-      const struct object_condition *condition, struct object_info *info)
+s3_put_store(struct request *q, struct s3_body *body, const struct object_meta *meta,
+             const struct object_condition *condition, struct object_info *info)
 {
     struct object_put_options o = {.size = body->size,
                                    .checksum_algorithm =
@@ -53,7 +53,7 @@ s3_put_object(struct request *q)
         return rc;
     rc = s3_body_begin(q, &body);
     if (rc == ERR_OK)
-        rc = store(q, &body, &meta, condition, info);
+        rc = s3_put_store(q, &body, &meta, condition, info);
     s3_body_end(&body);
     if (rc != ERR_OK)
         return rc;

@@ -208,7 +208,7 @@ s3_not_built(struct request *q)
 
 /* AIS clients' root and what else can be no bucket: said by name. */
 static enum err
-check_root(struct request *q)
+s3_check_root(struct request *q)
 {
     if (span_is(q->name.bucket, "v1") && !q->name.virtual_host)
         return fault_set(&q->fault, S3_NotImplemented,
@@ -217,7 +217,7 @@ check_root(struct request *q)
 }
 
 static enum err
-run(struct request *q)
+s3_run_route(struct request *q)
 {
     const struct route *r = find_route(q->http->head->method, level_of(q),
                                        sub_of(&q->query, q->http->head->method));
@@ -236,7 +236,7 @@ run(struct request *q)
                          "The server is on its way out");
     rc = gate(q, need);
     if (rc == ERR_OK)
-        rc = check_root(q);
+        rc = s3_check_root(q);
     if (rc == ERR_OK && q->name.bucket.len > 0)
         rc = s3_bucket_check(q->name.bucket, &q->fault);
     if (rc == ERR_OK &&
@@ -260,7 +260,7 @@ run(struct request *q)
 void
 s3_handle(struct request *q)
 {
-    enum err rc = run(q);
+    enum err rc = s3_run_route(q);
 
     if (rc == ERR_OK)
         return;
