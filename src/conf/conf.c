@@ -84,12 +84,36 @@ conf_find(struct span name, enum conf_option *id)
     return false;
 }
 
+/* The present name of an option that was renamed; NULL: none was called so. */
+static const char *
+conf_renamed_to(struct span name)
+{
+    static const struct {
+        const char *old_name;
+        enum conf_option id;
+    } renamed[] = {
+#define X(old_name_, id_) {old_name_, id_},
+        CONF_RENAMED(X)
+#undef X
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(renamed); i++)
+        if (span_is(name, renamed[i].old_name))
+            return conf_option_name(renamed[i].id);
+    return NULL;
+}
+
 enum err
 conf_unknown(struct span name, struct errbuf *eb)
 {
     struct suggest near;
+    const char *new_name = conf_renamed_to(name);
     int len = (int)MIN(name.len, 96);
 
+    if (new_name != NULL)
+        return err_set(eb, ERR_NOT_FOUND,
+                       "the option \"%.*s\" was renamed: it is \"%s\" now", len, name.at,
+                       new_name);
     suggest_begin(&near, name);
     for (unsigned i = 0; i < OPT_COUNT_; i++)
         suggest_offer(&near, conf_rows[i].name);

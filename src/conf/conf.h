@@ -2,7 +2,7 @@
  *
  * Defaults < file < environment < command line, whatever the order of the calls; within a
  * source the last one wins. Every call checks all it is given: an unknown name is an
- * error with a suggestion, a value of the wrong kind or size is an error that names its
+ * error with a suggestion, an old name one that gives the new name, a value of the wrong kind or size is an error that names its
  * limits. After an error the configuration may be half changed: throw it away. A struct
  * conf is built by one thread before the loops start, then only read, by any.
  *

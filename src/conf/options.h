@@ -22,11 +22,11 @@
     X(OPT_LISTEN, "listen", TEXT, "127.0.0.1:9000", 1, 255, "", START, \
       "address and port of the S3 endpoint; port 0 takes a free one") \
     X(OPT_INSECURE_HTTP, "insecure_http", BOOL, "false", 0, 0, "", START, \
-      "serve without TLS on an address that is not loopback: keys are safe, bodies can be read on the wire") \
+      "serve without TLS on an address that is not loopback: keys stay secret, bodies can be read on the wire") \
     X(OPT_CORE_DUMPS, "unsafe.core_dumps", BOOL, "false", 0, 0, "", START, \
       "let the kernel write core dumps, with keys and bodies in them, and debuggers attach") \
     X(OPT_AUTH, "auth", BOOL, "false", 0, 0, "", START, \
-      "ask for credentials on loopback too; any other address always does") \
+      "require credentials on loopback too; every other address always does") \
     X(OPT_CREDENTIALS, "credentials", TEXT, "", 0, 4095, "", LIVE, \
       "a file of more users in the form of AWS's shared credentials file, one profile each") \
     X(OPT_TLS_CERT, "tls.cert", TEXT, "", 0, 4095, "", LIVE, \
@@ -34,7 +34,7 @@
     X(OPT_TLS_KEY, "tls.key", TEXT, "", 0, 4095, "", LIVE, \
       "PEM file of the certificate's private key") \
     X(OPT_ENGINE, "engine", ENUM, "auto", 0, 0, "auto|uring|epoll", START, \
-      "how the kernel is asked for I/O; auto takes io_uring where it is allowed") \
+      "interface to the kernel for I/O; auto uses io_uring where it is allowed") \
     X(OPT_LOOPS, "loops", U64, "0", 0, 256, "", START, \
       "event loops; 0 is one for each CPU this process may use") \
     X(OPT_WORKERS, "workers", U64, "8", 1, 256, "", START, \
@@ -42,23 +42,23 @@
     X(OPT_FIBERS, "fibers", U64, "0", 0, 1048576, "", START, \
       "most fibers a loop runs at once; 0 is as many as the kernel lets stacks exist") \
     X(OPT_MEMORY_LIMIT, "memory.limit", SIZE, "0", 0, GIB(1048576), "", START, \
-      "memory of the whole process: what memory.buffers, memory.block_cache, memory.memtable and clients get is cut to fit; beyond it 503; 0 is nine tenths of the control group's or the machine's; 96 MiB are the least") \
+      "memory of the whole process: memory.buffers, memory.block_cache, memory.memtable and the memory of clients are cut to fit; beyond it 503; 0 is nine tenths of the control group's or the machine's memory; at least 96 MiB") \
     X(OPT_MEMORY_BUFFERS, "memory.buffers", SIZE, "256MiB", MIB(16), GIB(1024), "", START, \
-      "limit of the pooled I/O buffers of all loops; where it is reached, each scan of a log takes 8 MiB beyond it, and each of the two logs of a disk one commit group; memory.limit counts them") \
+      "limit of the pooled I/O buffers of all loops; at the limit each scan of a log takes 8 MiB more, and each of the two write-ahead logs of a disk one commit batch; memory.limit counts them") \
     X(OPT_MEMORY_BLOCK_CACHE, "memory.block_cache", SIZE, "256MiB", 0, GIB(65536), "", START, \
-      "limit of the block cache, objects kept in memory; 0 keeps none") \
+      "limit of the block cache: verified bytes of objects in memory; 0 turns it off") \
     X(OPT_CACHE_BUDGET, "cache.budget", SIZE, "0", 0, GIB(1048576), "", START, \
-      "most bytes of cached buckets on disk: the coldest make room for what is read more; 0 is no limit but the disks'") \
+      "most bytes of cached buckets on disk; the objects read least often are evicted first; 0: only the disks limit them") \
     X(OPT_CACHE_HIGH, "cache.high", U64, "97", 10, 100, "", START, \
-      "hundredths of cache.budget from which on cached objects are evicted") \
+      "percent of cache.budget at which eviction starts") \
     X(OPT_CACHE_LOW, "cache.low", U64, "95", 5, 100, "", START, \
-      "hundredths of cache.budget down to which they are evicted") \
+      "percent of cache.budget at which eviction stops") \
     X(OPT_CACHE_LARGE, "cache.large", SIZE, "64MiB", KIB(64), GIB(1048576), "", START, \
-      "objects of attached buckets above this are kept in chunks, fetched in parallel, each evicted by itself") \
+      "objects of attached buckets above this size are cached in chunks, which are fetched in parallel and evicted one by one") \
     X(OPT_CACHE_CHUNK, "cache.chunk", SIZE, "16MiB", KIB(64), GIB(1), "", START, \
-      "bytes of such a chunk; what is kept in others stays as it is") \
+      "size of such a chunk; objects that are cached already keep theirs") \
     X(OPT_CACHE_READAHEAD, "cache.readahead", U64, "4", 0, 64, "", START, \
-      "numbered objects of attached buckets that are fetched ahead of a reader who goes through them in order; 0 is none") \
+      "how many numbered objects of attached buckets are fetched ahead of a client that reads them in order; 0 turns it off") \
     X(OPT_LOG_LEVEL, "log.level", ENUM, "info", 0, 0, "debug|info|warn|error", LIVE, \
       "lines of this level and above are written") \
     X(OPT_LOG_FORMAT, "log.format", ENUM, "logfmt", 0, 0, "logfmt|json", LIVE, \
@@ -66,7 +66,7 @@
     X(OPT_LOG_ACCESS, "log.access", BOOL, "false", 0, 0, "", LIVE, \
       "one line for each request that was answered") \
     X(OPT_LOG_AUDIT, "log.audit", TEXT, "", 0, 4095, "", START, \
-      "a file that gets one line of JSON for each refused login, delete and administrative change; empty: they go to the log") \
+      "a file that gets one line of JSON for each denied request, delete and administrative change; empty: the lines go to the log") \
     X(OPT_HTTP_HEADER_TIMEOUT, "http.header_timeout", DURATION, "10s", 100, CONF_HOUR, "", START, \
       "from the first byte of a request's head to its last") \
     X(OPT_HTTP_IDLE_TIMEOUT, "http.idle_timeout", DURATION, "75s", 100, CONF_DAY, "", START, \
@@ -74,11 +74,11 @@
     X(OPT_HTTP_BODY_IDLE, "http.body_idle", DURATION, "5m", 100, CONF_DAY, "", START, \
       "how long an authenticated upload may send nothing") \
     X(OPT_HTTP_BODY_GRACE, "http.body_grace", DURATION, "10s", 100, CONF_HOUR, "", START, \
-      "how long a body may come slower than http.min_rate") \
+      "how long a body may be slower than http.min_rate") \
     X(OPT_HTTP_MIN_RATE, "http.min_rate", SIZE, "1KiB", 0, GIB(1), "", START, \
-      "bytes a second that a client sends at least") \
+      "bytes a second that a client must send at least") \
     X(OPT_HTTP_SEND_STALL, "http.send_stall", DURATION, "30m", 1000, 7 * CONF_DAY, "", START, \
-      "how long a client may take nothing of its answer: a training loop that pauses in a shard") \
+      "how long a client may read nothing of its response, for example a training loop that pauses within a shard") \
     X(OPT_HTTP_BUFFER, "http.buffer", SIZE, "16KiB", KIB(4), MIB(1), "", START, \
       "buffer of a connection while a request is in flight") \
     X(OPT_HTTP_REQUEST_MEMORY, "http.request_memory", SIZE, "4MiB", KIB(256), GIB(1), "", START, \
@@ -86,13 +86,13 @@
     X(OPT_HTTP_CONNECTIONS, "http.connections", U64, "65536", 1, 16777216, "", START, \
       "most connections at once; beyond it 503") \
     X(OPT_HTTP_REQUESTS, "http.requests", U64, "4096", 1, 1048576, "", START, \
-      "most requests in flight; others wait for a place, see http.waiting and http.wait") \
+      "most requests in flight; more wait in a queue, see http.waiting and http.wait") \
     X(OPT_HTTP_WAITING, "http.waiting", U64, "4096", 1, 1048576, "", START, \
-      "most requests that wait for a place among http.requests; beyond it 503 with Retry-After at once") \
+      "most requests in that queue; beyond it 503 with Retry-After at once") \
     X(OPT_HTTP_WAIT, "http.wait", DURATION, "100ms", 1, CONF_MINUTE, "", START, \
-      "how long a request waits for a place, its head read and its body not, before 503 with Retry-After") \
+      "how long a request waits in the queue, its head read and its body not, before 503 with Retry-After") \
     X(OPT_HTTP_RETRY_AFTER, "http.retry_after", DURATION, "1s", 1000, CONF_HOUR, "", START, \
-      "what Retry-After says") \
+      "value of the Retry-After header") \
     X(OPT_DRAIN_TIMEOUT, "drain.timeout", DURATION, "8s", 0, CONF_HOUR, "", START, \
       "after SIGTERM: how long requests in flight may take to end") \
     X(OPT_S3_REGION, "s3.region", TEXT, "us-east-1", 1, 64, "", START, \
@@ -104,29 +104,29 @@
     X(OPT_DISK_SEGMENT_BYTES, "disk.segment_bytes", SIZE, "1GiB", MIB(16), GIB(64), "", START, \
       "size of a segment file; bodies of 16 MiB and more have one of their own") \
     X(OPT_DISK_REBALANCE_RATE, "disk.rebalance_rate", SIZE, "128MiB", KIB(64), GIB(64), "", START, \
-      "bytes a second that are copied between the disks of the node at most: a disk that comes or goes, repairs") \
+      "most bytes a second that rebalancing and repairs copy between the disks of the node") \
     X(OPT_MEMORY_MEMTABLE, "memory.memtable", SIZE, "64MiB", MIB(1), GIB(64), "", START, \
-      "most of the log that the index on disk does not cover yet; it is kept in memory and replayed at start") \
+      "limit of the memtable of a disk: entries of the write-ahead log that the index does not hold yet; they are replayed at start") \
     X(OPT_INDEX_MAP_SIZE, "index.map_size", SIZE, "64GiB", MIB(64), GIB(65536), "", START, \
       "address space of the index, and its largest size; about 250 bytes an object") \
     X(OPT_INDEX_INTERVAL, "index.interval", DURATION, "1s", 10, CONF_MINUTE, "", START, \
-      "time between durable commits of the index; the log is durable before that") \
+      "time between durable commits of the index; the write-ahead log is durable before that") \
     X(OPT_DISK_ERRORS, "disk.errors", U64, "100", 0, 1000000, "", START, \
-      "a disk leaves when operations fail at so many of its places within disk.error_window; 0 is no limit") \
+      "a disk is taken out of service when operations fail at so many of its places within disk.error_window; 0 turns this off") \
     X(OPT_DISK_ERROR_WINDOW, "disk.error_window", DURATION, "10m", 1000, CONF_DAY, "", START, \
-      "the time in which errors of a disk are counted against disk.errors") \
+      "the window in which errors of a disk are counted against disk.errors") \
     X(OPT_DISK_SLOW, "disk.slow", DURATION, "0ms", 0, CONF_MINUTE, "", START, \
-      "a disk whose operations take longer on average is slow; 0 is ten times its own usual") \
+      "a disk whose operations take longer on average counts as slow; 0 is ten times what is usual for it") \
     X(OPT_DISK_SLOW_LEAVE, "disk.slow_leave", DURATION, "0ms", 0, 7 * CONF_DAY, "", START, \
-      "a disk that is slow for so long leaves; 0 is never") \
+      "a disk that is slow for so long is taken out of service; 0 is never") \
     X(OPT_DISK_STALL, "disk.stall", DURATION, "2m", 1000, CONF_HOUR, "", START, \
-      "a disk leaves when it has operations and none of them ends for so long") \
+      "a disk is taken out of service when none of its operations in flight completes for so long") \
     X(OPT_SCRUB_RATE, "scrub.rate", SIZE, "64MiB", KIB(64), GIB(64), "", START, \
-      "bytes a second that the scrub of a disk reads at most") \
+      "most bytes a second that the scrub of one disk reads") \
     X(OPT_SCRUB_PASS, "scrub.pass", DURATION, "7d", CONF_SECOND, 365 * CONF_DAY, "", START, \
-      "the scrub reads everything on a disk once in so long") \
+      "time for one pass of the scrub over a disk") \
     X(OPT_TURN_LIMIT, "turn_limit", DURATION, "50ms", 1, CONF_MINUTE, "", START, \
-      "a turn of an event loop that takes longer is told in the log, with what was running") \
+      "an iteration of an event loop that takes longer is logged, with the function that ran") \
     X(OPT_BACKEND_TIMEOUT, "backend.timeout", DURATION, "30s", 100, CONF_HOUR, "", START, \
       "waiting for a remote store: to its first byte, and between bytes") \
     X(OPT_BACKEND_CONNECT_TIMEOUT, "backend.connect_timeout", DURATION, "5s", 100, 10 * CONF_MINUTE, "", START, \
@@ -152,8 +152,15 @@
     X(OPT_BACKEND_PROXY_CREDENTIALS, "backend.proxy_credentials", TEXT, "", 0, 4095, "", START, \
       "a file of mode 0600 with USER:PASSWORD for the proxies") \
     X(OPT_BENCH_OBJECTS, "bench.objects", BOOL, "false", 0, 0, "", START, \
-      "answer /_/bench/SIZE with that many made-up bytes, for measuring")
+      "answer /_/bench/SIZE with that many generated bytes, for benchmarks")
 /* clang-format on */
+
+/* Options that had another name: a configuration that still uses it is told the new one.
+ * X(old name, id) */
+#define CONF_RENAMED(X)                                                                  \
+    X("memory.hot", OPT_MEMORY_BLOCK_CACHE)                                              \
+    X("index.memory", OPT_MEMORY_MEMTABLE)                                               \
+    X("disk.move_rate", OPT_DISK_REBALANCE_RATE)
 
 enum conf_option {
 #define X(id, ...) id,

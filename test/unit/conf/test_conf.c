@@ -122,6 +122,8 @@ test_file_values_are_typed(void)
         {"\n[http]\nidle_timout = \"5s\"",
          "f.toml:3: there is no option \"http.idle_timout\": did you mean "
          "\"http.idle_timeout\"?"},
+        {"[index]\nmemory = \"1MiB\"", "f.toml:2: the option \"index.memory\" was "
+                                       "renamed: it is \"memory.memtable\" now"},
         {"header_timeout = \"5s\"", "did you mean \"http.header_timeout\"?"},
         {"zebra = 1", "there is no option \"zebra\"; `forebay config show` lists them"},
         {"loops = \"4\"", "f.toml:1: loops: wants an integer, not a string"},
@@ -223,6 +225,8 @@ test_environment(void)
          "\"http.header_timout\": did you mean \"http.header_timeout\"?"},
         {"FOREBAY_HTTP_HEADER_TIMEOUT=5s",
          "the option \"http.header_timeout\" is written with two underscores"},
+        {"FOREBAY_MEMORY__HOT=0",
+         "the option \"memory.hot\" was renamed: it is \"memory.block_cache\" now"},
         {"FOREBAY_INSECURE__HTTP=true",
          "there is no option \"insecure.http\": did you mean \"insecure_http\"?"},
     };
@@ -248,6 +252,10 @@ test_set(void)
     } rows[] = {
         {"cache.budgt=1GiB",
          "--set: there is no option \"cache.budgt\": did you mean \"cache.budget\"?"},
+        {"memory.hot=0", "--set: the option \"memory.hot\" was renamed: it is "
+                         "\"memory.block_cache\" now"},
+        {"index.memory=1MiB", "was renamed: it is \"memory.memtable\" now"},
+        {"disk.move_rate=1MiB", "was renamed: it is \"disk.rebalance_rate\" now"},
         {"cache.budget", "a value is missing: write cache.budget=VALUE"},
         {"cache.budget=lots", "--set: cache.budget: \"lots\" is not a size"},
         {"cache.budget=", "is not a size"},
