@@ -129,7 +129,7 @@ verify(struct request *q, const struct sigv4_request *req, const struct auth_use
 
 /* What everybody may: reading where the bucket's owner allows it. */
 static bool
-is_public(const struct request *q, enum auth_right right, struct span bucket)
+is_public(const struct request *q, auth_rights right, struct span bucket)
 {
     const struct map_bucket *b;
 
@@ -151,7 +151,7 @@ user_of(const struct request *q)
 }
 
 static bool
-may(const struct request *q, const struct auth_user *u, enum auth_right right,
+may(const struct request *q, const struct auth_user *u, auth_rights right,
     struct span bucket, struct span key)
 {
     return q->caller.kind == CALLER_LOCAL ||
@@ -167,14 +167,14 @@ knows(const struct request *q, const struct auth_user *u, struct span bucket)
 }
 
 bool
-caller_may(const struct request *q, enum auth_right right, struct span bucket,
+caller_may(const struct request *q, auth_rights right, struct span bucket,
            struct span key)
 {
     return may(q, user_of(q), right, bucket, key);
 }
 
 enum err
-caller_require(struct request *q, enum auth_right right, struct span bucket,
+caller_require(struct request *q, auth_rights right, struct span bucket,
                struct span key)
 {
     return caller_may(q, right, bucket, key)

@@ -84,10 +84,10 @@ enum err gate_key(struct request *q, const struct auth_key **out,
 void gate_admit_key(struct request *q, const struct auth_key *k);
 /* May this caller do that, now? For what the body or a header names: keys to delete, the source of a copy. Asks the
  * users as they are at this moment; must not be called before gate(). */
-bool caller_may(const struct request *q, enum auth_right right, struct span bucket,
+bool caller_may(const struct request *q, auth_rights right, struct span bucket,
                 struct span key);
 /* The same; a fault AccessDenied when not. */
-enum err caller_require(struct request *q, enum auth_right right, struct span bucket,
+enum err caller_require(struct request *q, auth_rights right, struct span bucket,
                         struct span key) MUST_CHECK;
 /* Has he any right in this bucket? */
 bool caller_has_any_right(const struct request *q, struct span bucket);

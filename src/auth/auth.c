@@ -432,14 +432,22 @@ auth_serial(const struct auth *a)
     return now(a)->serial;
 }
 
+auth_rights
+auth_user_rights(const struct auth_user *u, struct span bucket, struct span key)
+{
+    auth_rights sum = 0;
+
+    for (uint32_t i = 0; i < u->grant_count; i++)
+        sum |= auth_grant_rights(&u->grants[i], bucket, key);
+    return sum;
+}
+
 bool
-auth_may(const struct auth_user *u, enum auth_right right, struct span bucket,
+auth_may(const struct auth_user *u, auth_rights wanted, struct span bucket,
          struct span key)
 {
-    for (uint32_t i = 0; i < u->grant_count; i++)
-        if (auth_grant_gives(&u->grants[i], right, bucket, key))
-            return true;
-    return false;
+    assert(wanted != 0);
+    return auth_rights_include(auth_user_rights(u, bucket, key), wanted);
 }
 
 bool

@@ -68,8 +68,11 @@ const struct auth_key *auth_find(const struct auth *a, struct span access_key);
 /* Another number whenever users, keys or grants have changed: what was found by an earlier one must be asked for again, and
  * what auth_find() lent under the same number is still good. */
 uint64_t auth_serial(const struct auth *a);
-/* On a key, or on what begins with `key` for a listing; bucket "*" means all of them. */
-bool auth_may(const struct auth_user *u, enum auth_right right, struct span bucket,
+/* What his grants give together on a key, or on what begins with `key` for a listing; bucket "*" means all of them. */
+auth_rights auth_user_rights(const struct auth_user *u, struct span bucket,
+                             struct span key);
+/* Are these rights among them? */
+bool auth_may(const struct auth_user *u, auth_rights wanted, struct span bucket,
               struct span key);
 /* Any right at all in this bucket: is its being there his business? */
 bool auth_has_any_right(const struct auth_user *u, struct span bucket);
@@ -101,11 +104,11 @@ enum err auth_user_rotate(struct auth *a, struct span name, uint64_t keep_ms,
 /* A key with a token that ends by itself; it may do what the user may. */
 enum err auth_user_temporary(struct auth *a, struct span name, uint64_t for_ms,
                              struct auth_new_key *out, struct errbuf *eb) MUST_CHECK;
-enum err auth_user_grant(struct auth *a, struct span name, unsigned rights,
+enum err auth_user_grant(struct auth *a, struct span name, auth_rights rights,
                          struct span bucket, struct span prefix,
                          struct errbuf *eb) MUST_CHECK;
 /* From the grant on exactly that bucket and prefix. */
-enum err auth_user_revoke(struct auth *a, struct span name, unsigned rights,
+enum err auth_user_revoke(struct auth *a, struct span name, auth_rights rights,
                           struct span bucket, struct span prefix,
                           struct errbuf *eb) MUST_CHECK;
 

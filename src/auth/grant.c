@@ -4,27 +4,27 @@
 
 #include "base/mem.h"
 
+/* Unions first: a text names as few as possible. */
 static const struct {
     const char *name;
-    enum auth_right right;
-} names[] = {
-    {"read", AUTH_READ},   {"write", AUTH_WRITE}, {"list", AUTH_LIST},
-    {"admin", AUTH_ADMIN}, {"all", AUTH_ALL},
+    auth_rights rights;
+} names[] = {{"all", AUTH_ALL},   {"read", AUTH_READ},   {"write", AUTH_WRITE},
+             {"list", AUTH_LIST}, {"admin", AUTH_ADMIN},
+#define X(name_, bit, text) {text, AUTH_##name_},
+             AUTH_RIGHT_TABLE(X)
+#undef X
 };
 
-bool
-auth_grant_gives(const struct auth_grant *g, enum auth_right right, struct span bucket,
-                 struct span key)
+auth_rights
+auth_grant_rights(const struct auth_grant *g, struct span bucket, struct span key)
 {
-    if ((g->rights & (unsigned)right) == 0 && (g->rights & AUTH_ADMIN) == 0)
-        return false;
     if (strcmp(g->bucket, AUTH_EVERY_BUCKET) != 0 && !span_is(bucket, g->bucket))
-        return false;
-    return g->prefix[0] == '\0' || span_starts(key, span_of(g->prefix));
+        return 0;
+    return g->prefix[0] == '\0' || span_starts(key, span_of(g->prefix)) ? g->rights : 0;
 }
 
 enum err
-auth_rights_parse(struct span text, unsigned *out, struct errbuf *eb)
+auth_rights_parse(struct span text, auth_rights *out, struct errbuf *eb)
 {
     *out = 0;
     while (text.len > 0) {
@@ -41,7 +41,7 @@ auth_rights_parse(struct span text, unsigned *out, struct errbuf *eb)
                 eb, ERR_BAD_REQUEST,
                 "\"%.*s\" is no right; there are read, write, list, admin and all",
                 (int)MIN(one.len, 40), one.at);
-        *out |= (unsigned)names[i].right;
+        *out |= names[i].rights;
     }
     return *out != 0 ? ERR_OK
                      : err_set(eb, ERR_BAD_REQUEST,
@@ -50,29 +50,32 @@ auth_rights_parse(struct span text, unsigned *out, struct errbuf *eb)
 }
 
 const char *
-auth_rights_text(unsigned rights, char out[24])
+auth_rights_text(auth_rights rights, char out[AUTH_RIGHTS_TEXT])
 {
     char *at = out;
 
-    if (rights == AUTH_ALL)
-        return strcpy(out, "all");
+    assert((rights & ~(auth_rights)AUTH_ALL) == 0);
     if (rights == 0)
         return strcpy(out, "none");
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-        if (names[i].right == AUTH_ALL || (rights & (unsigned)names[i].right) == 0)
+        if ((rights & names[i].rights) != names[i].rights)
             continue;
+        assert((size_t)(at - out) + strlen(names[i].name) + 2 <= AUTH_RIGHTS_TEXT);
         if (at != out)
             *at++ = ',';
         at = stpcpy(at, names[i].name);
+        rights &= ~names[i].rights;
+        if (rights == 0)
+            break;
     }
     return out;
 }
 
 enum err
-auth_grant_check(unsigned rights, struct span bucket, struct span prefix,
+auth_grant_check(auth_rights rights, struct span bucket, struct span prefix,
                  struct errbuf *eb)
 {
-    if (rights == 0 || (rights & ~(unsigned)AUTH_ALL) != 0)
+    if (rights == 0 || (rights & ~(auth_rights)AUTH_ALL) != 0)
         return err_set(eb, ERR_BAD_REQUEST, "a grant needs read, write, list or admin");
     if (bucket.len == 0 || bucket.len > AUTH_GRANT_BUCKET_MAX ||
         memchr(bucket.at, '\0', bucket.len) != NULL)

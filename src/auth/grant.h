@@ -1,9 +1,11 @@
 /* grant: what a user may do, and where. Pure; any thread.
  *
  * A grant gives rights on a bucket, or on all of them ("*"), to keys that begin with a prefix. Rights add up over grants;
- * nothing takes one away. `admin` includes the other three: whoever has it could give himself those.
+ * nothing takes one away. There are 32 bits, one for each thing that a front-end may ask for. What S3 users know, read,
+ * write, list and admin, are unions of them. Whoever has all of `admin` has every right: he could grant himself the others.
  */
 #pragma once
+#include <assert.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -11,33 +13,78 @@
 #include "base/err.h"
 #include "base/span.h"
 
-enum auth_right {
-    AUTH_READ = 1,  /* objects, their tags and attributes */
-    AUTH_WRITE = 2, /* put, delete, uploads */
-    AUTH_LIST = 4,  /* keys, versions, uploads under way */
-    AUTH_ADMIN =
-        8, /* settings of the bucket, make and delete it; on all buckets: the pages under /_/ */
-    AUTH_ALL = 15,
+/* X(name, bit, text): the single rights; the bits are those of AIS. */
+#define AUTH_RIGHT_TABLE(X)                                                              \
+    X(GET_OBJECT, 0, "get-object")                                                       \
+    X(HEAD_OBJECT, 1, "head-object")                                                     \
+    X(PUT_OBJECT, 2, "put-object")                                                       \
+    X(APPEND_OBJECT, 3, "append-object")                                                 \
+    X(DELETE_OBJECT, 4, "delete-object")                                                 \
+    X(MOVE_OBJECT, 5, "move-object")                                                     \
+    X(PROMOTE, 6, "promote")                                                             \
+    X(UPDATE_OBJECT, 7, "update-object")                                                 \
+    X(HEAD_BUCKET, 8, "head-bucket")                                                     \
+    X(LIST_OBJECTS, 9, "list-objects")                                                   \
+    X(PATCH_BUCKET, 10, "patch-bucket")                                                  \
+    X(SET_BUCKET_ACL, 11, "set-bucket-acl")                                              \
+    X(LIST_BUCKETS, 12, "list-buckets")                                                  \
+    X(SHOW_CLUSTER, 13, "show-cluster")                                                  \
+    X(CREATE_BUCKET, 14, "create-bucket")                                                \
+    X(DESTROY_BUCKET, 15, "destroy-bucket")                                              \
+    X(MOVE_BUCKET, 16, "move-bucket")                                                    \
+    X(ADMINISTER, 17, "administer")
+
+typedef uint32_t auth_rights; /* a set of them */
+enum {
+#define X(name, bit, text) AUTH_##name = 1 << (bit),
+    AUTH_RIGHT_TABLE(X)
+#undef X
+    /* Objects, their tags and attributes. */
+    AUTH_READ = AUTH_GET_OBJECT | AUTH_HEAD_OBJECT,
+    /* Put, delete, uploads. */
+    AUTH_WRITE = AUTH_PUT_OBJECT | AUTH_APPEND_OBJECT | AUTH_DELETE_OBJECT |
+                 AUTH_MOVE_OBJECT | AUTH_UPDATE_OBJECT,
+    /* Keys, versions, uploads under way. */
+    AUTH_LIST = AUTH_HEAD_BUCKET | AUTH_LIST_OBJECTS,
+    /* Settings of the bucket, make and delete it; on all buckets: the pages under /_/. */
+    AUTH_ADMIN = AUTH_PROMOTE | AUTH_PATCH_BUCKET | AUTH_SET_BUCKET_ACL |
+                 AUTH_LIST_BUCKETS | AUTH_SHOW_CLUSTER | AUTH_CREATE_BUCKET |
+                 AUTH_DESTROY_BUCKET | AUTH_MOVE_BUCKET | AUTH_ADMINISTER,
+    AUTH_ALL = AUTH_READ | AUTH_WRITE | AUTH_LIST | AUTH_ADMIN,
 };
+static_assert((AUTH_READ & AUTH_WRITE) == 0, "a right belongs to one union");
+static_assert(((AUTH_READ | AUTH_WRITE) & AUTH_LIST) == 0,
+              "a right belongs to one union");
+static_assert(((AUTH_READ | AUTH_WRITE | AUTH_LIST) & AUTH_ADMIN) == 0,
+              "a right belongs to one union");
+static_assert(AUTH_ALL == (1 << 18) - 1, "every right belongs to a union");
 #define AUTH_EVERY_BUCKET     "*"
 #define AUTH_GRANT_BUCKET_MAX 63
 #define AUTH_GRANT_PREFIX_MAX 1024
 
 struct auth_grant {
-    unsigned rights; /* of enum auth_right */
-    char *bucket;    /* owned by whoever holds the grant; "*": all */
-    char *prefix;    /* "": all keys */
+    auth_rights rights;
+    char *bucket; /* owned by whoever holds the grant; "*": all */
+    char *prefix; /* "": all keys */
 };
 
-/* Does it give `right` on this key, or on all keys that begin with `key` when a listing asks? `bucket` "*" asks for
+/* The rights that it gives on this key, or on all keys that begin with `key` when a listing asks. `bucket` "*" asks for
  * every bucket. */
-bool auth_grant_gives(const struct auth_grant *g, enum auth_right right,
-                      struct span bucket, struct span key);
+auth_rights auth_grant_rights(const struct auth_grant *g, struct span bucket,
+                              struct span key);
+/* Does `have` include all of `wanted`? All of `admin` includes everything. */
+static inline bool
+auth_rights_include(auth_rights have, auth_rights wanted)
+{
+    return (have & AUTH_ADMIN) == AUTH_ADMIN || (wanted & ~have) == 0;
+}
 
-/* "read,list" or "all". ERR_BAD_REQUEST names what is no right. */
-enum err auth_rights_parse(struct span text, unsigned *out, struct errbuf *eb) MUST_CHECK;
-/* "read,list"; "all" for all four; "none". */
-const char *auth_rights_text(unsigned rights, char out[24]);
+/* "read,list", "get-object" or "all". ERR_BAD_REQUEST names what is no right. */
+enum err auth_rights_parse(struct span text, auth_rights *out,
+                           struct errbuf *eb) MUST_CHECK;
+/* "read,list"; "all"; "none". Unions first, then the single rights that are left. */
+#define AUTH_RIGHTS_TEXT 256
+const char *auth_rights_text(auth_rights rights, char out[AUTH_RIGHTS_TEXT]);
 /* Is it one that can be kept: some rights, a bucket's name or "*", a prefix that is not too long, and none with "*"? */
-enum err auth_grant_check(unsigned rights, struct span bucket, struct span prefix,
+enum err auth_grant_check(auth_rights rights, struct span bucket, struct span prefix,
                           struct errbuf *eb) MUST_CHECK;

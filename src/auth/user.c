@@ -1,5 +1,6 @@
 #include "auth/user.h"
 
+#include <assert.h>
 #include <openssl/crypto.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,17 @@
 
 /* docs/formats.md, section "user record". */
 enum { KIND_USER = 34, VERSION = 1 };
-enum { F_NAME = 1, F_CREATED_MS = 2, F_KEY = 3, F_GRANT = 4, F_LIMITS = 5 };
+enum {
+    F_NAME = 1,
+    F_CREATED_MS = 2,
+    F_KEY = 3,
+    F_GRANT_UNIONS = 4,
+    F_LIMITS = 5,
+    F_GRANT = 6
+};
+
+/* Rights as field 4 has them: a bit for each union. */
+static const auth_rights unions[] = {AUTH_READ, AUTH_WRITE, AUTH_LIST, AUTH_ADMIN};
 
 struct user *
 user_new(struct span name, int64_t created_ms)
@@ -105,7 +116,7 @@ find_grant(const struct user *u, struct span bucket, struct span prefix)
 }
 
 enum err
-user_grant(struct user *u, unsigned rights, struct span bucket, struct span prefix,
+user_grant(struct user *u, auth_rights rights, struct span bucket, struct span prefix,
            struct errbuf *eb)
 {
     uint32_t at = find_grant(u, bucket, prefix);
@@ -127,7 +138,7 @@ user_grant(struct user *u, unsigned rights, struct span bucket, struct span pref
 }
 
 enum err
-user_revoke(struct user *u, unsigned rights, struct span bucket, struct span prefix,
+user_revoke(struct user *u, auth_rights rights, struct span bucket, struct span prefix,
             struct errbuf *eb)
 {
     uint32_t at = find_grant(u, bucket, prefix);
@@ -190,16 +201,36 @@ user_put_key(struct record_writer *w, const struct user_key *k)
     buf_fini(&field);
 }
 
+/* The bits of field 4; false: there is more to these rights than whole unions. */
+static bool
+unions_of(auth_rights rights, unsigned *out)
+{
+    auth_rights covered = 0;
+
+    *out = 0;
+    for (unsigned i = 0; i < ARRAY_LEN(unions); i++)
+        if ((rights & unions[i]) == unions[i]) {
+            *out |= 1u << i;
+            covered |= unions[i];
+        }
+    return covered == rights;
+}
+
+/* Of those whose rights are `whole` unions, or of the others: each has one form. */
 static void
-put_grant(struct record_writer *w, const struct auth_grant *g)
+put_grant(struct record_writer *w, const struct auth_grant *g, bool whole)
 {
     struct buf field;
+    unsigned bits;
 
+    assert(g->rights != 0);
+    if (unions_of(g->rights, &bits) != whole)
+        return;
     buf_init(&field, 4096);
-    buf_be(&field, g->rights, 2);
+    buf_be(&field, whole ? bits : g->rights, whole ? 2 : 4);
     user_put_text(&field, g->bucket);
     user_put_text(&field, g->prefix);
-    record_put_span(w, F_GRANT, buf_span(&field));
+    record_put_span(w, whole ? F_GRANT_UNIONS : F_GRANT, buf_span(&field));
     buf_fini(&field);
 }
 
@@ -233,9 +264,11 @@ user_encode(const struct user *u, struct buf *out)
     for (uint32_t i = 0; i < u->key_count; i++)
         user_put_key(&w, &u->keys[i]);
     for (uint32_t i = 0; i < u->grant_count; i++)
-        put_grant(&w, &u->grants[i]);
+        put_grant(&w, &u->grants[i], true);
     if (has_limits(u))
         user_put_limits(&w, &u->limits);
+    for (uint32_t i = 0; i < u->grant_count; i++)
+        put_grant(&w, &u->grants[i], false);
     record_end(&w);
 }
 
@@ -266,14 +299,30 @@ get_key(struct user *u, struct span field, struct errbuf *eb)
     return user_add_key(u, id, secret, token, created, expires, eb);
 }
 
+static bool
+rights_of_unions(unsigned bits, auth_rights *out)
+{
+    if (bits >> ARRAY_LEN(unions) != 0)
+        return false;
+    *out = 0;
+    for (unsigned i = 0; i < ARRAY_LEN(unions); i++)
+        if ((bits & 1u << i) != 0)
+            *out |= unions[i];
+    return true;
+}
+
 static enum err
-get_grant(struct user *u, struct span field, struct errbuf *eb)
+get_grant(struct user *u, uint8_t id, struct span field, struct errbuf *eb)
 {
     struct cursor c = cursor_of(field.at, field.len);
-    unsigned rights = (unsigned)take_be(&c, 2);
+    auth_rights rights = (auth_rights)take_be(&c, id == F_GRANT ? 4 : 2);
+    unsigned bits;
     struct span bucket = parse_text_field(&c), prefix = parse_text_field(&c);
 
     if (c.bad || c.at != c.end || find_grant(u, bucket, prefix) != u->grant_count)
+        return ERR_CORRUPT;
+    if (id == F_GRANT_UNIONS ? !rights_of_unions(rights, &rights)
+                             : unions_of(rights, &bits))
         return ERR_CORRUPT;
     return user_grant(u, rights, bucket, prefix, eb);
 }
@@ -304,7 +353,8 @@ get_fields(struct user *u, struct record *r, struct errbuf *eb)
     while (record_next(r, &id, &field)) {
         if (id == F_KEY && get_key(u, field, eb) != ERR_OK)
             return ERR_CORRUPT;
-        if (id == F_GRANT && get_grant(u, field, eb) != ERR_OK)
+        if ((id == F_GRANT_UNIONS || id == F_GRANT) &&
+            get_grant(u, id, field, eb) != ERR_OK)
             return ERR_CORRUPT;
         if (id == F_LIMITS && get_limits(u, field) != ERR_OK)
             return ERR_CORRUPT;

@@ -37,10 +37,10 @@ enum err user_add_key(struct user *u, struct span id, struct span secret,
                       struct errbuf *eb) MUST_CHECK;
 void user_drop_key(struct user *u, uint32_t index);
 /* Adds rights to the grant on that bucket and prefix, or makes one. */
-enum err user_grant(struct user *u, unsigned rights, struct span bucket,
+enum err user_grant(struct user *u, auth_rights rights, struct span bucket,
                     struct span prefix, struct errbuf *eb) MUST_CHECK;
 /* Takes rights from the grant on exactly that bucket and prefix. ERR_NOT_FOUND when there is none with any of them. */
-enum err user_revoke(struct user *u, unsigned rights, struct span bucket,
+enum err user_revoke(struct user *u, auth_rights rights, struct span bucket,
                      struct span prefix, struct errbuf *eb) MUST_CHECK;
 /* 1 to 64 of letters, digits and -_.@+ , beginning with a letter or digit. */
 enum err user_name_check(struct span name, struct errbuf *eb) MUST_CHECK;

@@ -55,7 +55,7 @@ struct change {
     int64_t now_ms;
     uint64_t ms; /* ROTATE: the old keys stay so long; TEMPORARY: its life */
     struct auth_new_key *made;
-    unsigned rights;
+    auth_rights rights;
     struct span bucket, prefix;
     struct auth_limits limits;
     enum err rc;
@@ -276,7 +276,7 @@ auth_user_temporary(struct auth *a, struct span name, uint64_t for_ms,
 }
 
 enum err
-auth_user_grant(struct auth *a, struct span name, unsigned rights, struct span bucket,
+auth_user_grant(struct auth *a, struct span name, auth_rights rights, struct span bucket,
                 struct span prefix, struct errbuf *eb)
 {
     struct change c = {.a = a,
@@ -290,7 +290,7 @@ auth_user_grant(struct auth *a, struct span name, unsigned rights, struct span b
 }
 
 enum err
-auth_user_revoke(struct auth *a, struct span name, unsigned rights, struct span bucket,
+auth_user_revoke(struct auth *a, struct span name, auth_rights rights, struct span bucket,
                  struct span prefix, struct errbuf *eb)
 {
     struct change c = {.a = a,

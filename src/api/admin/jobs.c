@@ -26,7 +26,7 @@
 /* Rights on the prefix that a kind works on, on the whole bucket where it has a list of names; others are administrators'. */
 static const struct {
     const char *kind;
-    unsigned rights;
+    auth_rights rights;
 } wants[] = {
     {"prefetch", AUTH_READ | AUTH_LIST},
     {"evict", AUTH_WRITE},
@@ -35,20 +35,15 @@ static const struct {
 static bool
 may_do(const struct request *q, struct span kind, const char *bucket, const char *prefix)
 {
-    unsigned rights = AUTH_ADMIN;
+    auth_rights rights = AUTH_ADMIN;
 
     if (caller_may(q, AUTH_ADMIN, SPAN(AUTH_EVERY_BUCKET), (struct span){"", 0}))
         return true;
     for (size_t i = 0; i < ARRAY_LEN(wants); i++)
         if (span_is(kind, wants[i].kind))
             rights = wants[i].rights;
-    if (bucket == NULL)
-        return false;
-    for (unsigned r = AUTH_READ; r <= AUTH_ADMIN; r <<= 1)
-        if ((rights & r) != 0 && !caller_may(q, (enum auth_right)r, span_of(bucket),
-                                             span_of(prefix != NULL ? prefix : "")))
-            return false;
-    return true;
+    return bucket != NULL &&
+           caller_may(q, rights, span_of(bucket), span_of(prefix != NULL ? prefix : ""));
 }
 
 /* It is read for him, and what is wrong with a line of it is told. */

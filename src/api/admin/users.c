@@ -16,7 +16,7 @@
 static void
 put_grants(struct json *j, const struct auth_grant *grants, uint32_t count)
 {
-    char text[24];
+    char text[AUTH_RIGHTS_TEXT];
 
     json_open_array(j, "grants");
     for (uint32_t i = 0; i < count; i++) {
@@ -173,7 +173,7 @@ admin_user_seconds_of(struct request *q, const json_t *doc, const char *name,
 }
 
 struct wanted {
-    unsigned rights;
+    auth_rights rights;
     struct span bucket, prefix;
 };
 
@@ -256,7 +256,7 @@ admin_user_change_grant(struct request *q, struct span name, const json_t *doc, 
     struct auth *a = q->api->options.auth;
     struct errbuf eb = {{0}};
     struct wanted w = {0};
-    char text[24];
+    char text[AUTH_RIGHTS_TEXT];
     enum err rc = read_grant(q, doc, &w);
 
     if (rc != ERR_OK)

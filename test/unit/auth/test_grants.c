@@ -14,14 +14,18 @@ static void
 test_what_a_grant_gives(void)
 {
     static const struct {
-        unsigned rights;
+        auth_rights rights;
         const char *bucket, *prefix;
-        enum auth_right asked;
+        auth_rights asked;
         const char *in, *key;
         bool gives;
     } rows[] = {
         {AUTH_READ, "b", "", AUTH_READ, "b", "k", true},
         {AUTH_READ, "b", "", AUTH_WRITE, "b", "k", false},
+        {AUTH_READ, "b", "", AUTH_GET_OBJECT, "b", "k", true},
+        {AUTH_GET_OBJECT, "b", "", AUTH_READ, "b", "k", false},
+        {AUTH_PUT_OBJECT, "b", "", AUTH_PUT_OBJECT, "b", "k", true},
+        {AUTH_ADMINISTER, "b", "", AUTH_WRITE, "b", "k", false},
         {AUTH_READ, "b", "", AUTH_READ, "bb", "k", false},
         {AUTH_READ, "b", "", AUTH_READ, "", "k", false},
         {AUTH_READ, "b", "p/", AUTH_READ, "b", "p/k", true},
@@ -41,8 +45,9 @@ test_what_a_grant_gives(void)
         struct auth_grant g = {rows[i].rights, (char *)(uintptr_t)rows[i].bucket,
                                (char *)(uintptr_t)rows[i].prefix};
 
-        CHECK(auth_grant_gives(&g, rows[i].asked, span_of(rows[i].in),
-                               span_of(rows[i].key)) == rows[i].gives);
+        CHECK(auth_rights_include(
+                  auth_grant_rights(&g, span_of(rows[i].in), span_of(rows[i].key)),
+                  rows[i].asked) == rows[i].gives);
     }
 }
 
@@ -51,13 +56,15 @@ test_rights_as_text(void)
 {
     static const struct {
         const char *text;
-        unsigned rights;
+        auth_rights rights;
         const char *back, *says;
     } rows[] = {
         {"read", AUTH_READ, "read", ""},
         {"list, read", AUTH_READ | AUTH_LIST, "read,list", ""},
         {"read,write,list,admin", AUTH_ALL, "all", ""},
         {"all", AUTH_ALL, "all", ""},
+        {"get-object,list", AUTH_GET_OBJECT | AUTH_LIST, "list,get-object", ""},
+        {"get-object,head-object", AUTH_READ, "read", ""},
         {"", 0, "none", "no right is named"},
         {"reed", 0, "none", "\"reed\" is no right"},
         {"read,", AUTH_READ, "read", ""},
@@ -66,8 +73,8 @@ test_rights_as_text(void)
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct errbuf eb = {{0}};
-        unsigned rights = 0;
-        char text[24];
+        auth_rights rights = 0;
+        char text[AUTH_RIGHTS_TEXT];
         enum err rc = auth_rights_parse(span_of(rows[i].text), &rights, &eb);
 
         CHECK((rc == ERR_OK) == (rows[i].says[0] == '\0'));
@@ -77,6 +84,20 @@ test_rights_as_text(void)
             CHECK_STR(auth_rights_text(rights, text), rows[i].back);
         }
     }
+}
+
+/* Two grants give together what neither gives alone. */
+static void
+test_rights_add_up(void)
+{
+    char bucket[] = "b", every[] = "*", none[] = "";
+    struct auth_grant grants[] = {{AUTH_GET_OBJECT, bucket, none},
+                                  {AUTH_HEAD_OBJECT, every, none}};
+    struct auth_user u = {.name = "u", .grant_count = 2, .grants = grants};
+
+    CHECK(auth_may(&u, AUTH_READ, SPAN("b"), SPAN("k")));
+    CHECK(!auth_may(&u, AUTH_READ, SPAN("c"), SPAN("k")));
+    CHECK(auth_may(&u, AUTH_HEAD_OBJECT, SPAN("c"), SPAN("k")));
 }
 
 static void
@@ -91,7 +112,9 @@ test_records_there_and_back(void)
     REQUIRE(user_grant(u, AUTH_READ, SPAN("b"), SPAN("p/"), &eb) == ERR_OK);
     REQUIRE(user_grant(u, AUTH_LIST, SPAN("b"), SPAN("p/"), &eb) == ERR_OK);
     REQUIRE(user_grant(u, AUTH_ADMIN, SPAN("*"), SPAN(""), &eb) == ERR_OK);
-    CHECK_U64(u->grant_count, 2);
+    REQUIRE(user_grant(u, AUTH_GET_OBJECT | AUTH_LIST, SPAN("c"), SPAN(""), &eb) ==
+            ERR_OK);
+    CHECK_U64(u->grant_count, 3);
     buf_init(&one, 65536);
     buf_init(&two, 65536);
     user_encode(u, &one);
@@ -102,6 +125,7 @@ test_records_there_and_back(void)
     CHECK_STR(back->keys[1].token, "T2");
     CHECK_U64((uint64_t)back->keys[1].expires_ms, 77);
     CHECK_U64(back->grants[0].rights, AUTH_READ | AUTH_LIST);
+    CHECK_U64(back->grants[2].rights, AUTH_GET_OBJECT | AUTH_LIST);
     user_encode(back, &two);
     CHECK(span_eq(buf_span(&one), buf_span(&two)));
     user_free(&back);
@@ -112,7 +136,7 @@ test_records_there_and_back(void)
     CHECK(user_revoke(u, AUTH_READ, SPAN("b"), SPAN("p/"), &eb) == ERR_OK);
     CHECK(user_revoke(u, AUTH_READ, SPAN("b"), SPAN("p/"), &eb) == ERR_NOT_FOUND);
     CHECK(user_revoke(u, AUTH_ALL, SPAN("b"), SPAN("p/"), &eb) == ERR_OK);
-    CHECK_U64(u->grant_count, 1);
+    CHECK_U64(u->grant_count, 2);
     buf_fini(&one);
     buf_fini(&two);
     user_free(&u);
@@ -273,6 +297,7 @@ main(int argc, char **argv)
     CHECK_MAIN(argc, argv);
     RUN(test_what_a_grant_gives);
     RUN(test_rights_as_text);
+    RUN(test_rights_add_up);
     RUN(test_records_there_and_back);
     RUN(test_names);
     RUN(test_users_in_meta);
