@@ -106,6 +106,7 @@ api_handle(struct http_request *http, void *arg)
     q->api = arg;
     q->http = http;
     q->arena = http->arena;
+    q->front = front_end_of(http->head->path, false);
     q->op = OP_other;
     http->user = q;
     q->map_serial = map_serial(map_now(q->api->options.map));
@@ -113,12 +114,10 @@ api_handle(struct http_request *http, void *arg)
     rc = query_parse(http->head->query, q->arena, &q->query, &q->fault);
     if (rc == ERR_OK)
         rc = request_split_name(q);
-    if (rc != ERR_OK)
-        answer_fault(q);
-    else if (request_is_own_page(q))
-        admin_handle(q);
+    if (rc == ERR_OK)
+        q->front->handle(q);
     else
-        s3_handle(q);
+        q->front->write_error(q);
     audit_write(q, false);
     buf_fini(&q->audit);
     map_bucket_drop(&q->bucket);

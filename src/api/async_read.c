@@ -65,7 +65,7 @@ async_read_find(struct once *o)
     struct request *q = &o->q;
     const struct map_bucket *b;
 
-    if (request_split_name(q) != ERR_OK || request_is_own_page(q) ||
+    if (request_split_name(q) != ERR_OK || !q->front->serves_objects ||
         q->name.key.len == 0 || !gate_may_read(q))
         return false;
     b = map_bucket_find(map_now(q->api->options.map), q->name.bucket);

@@ -132,8 +132,14 @@ fault_put_marker(struct request *q)
     http_header(q->http, "allow", SPAN("DELETE"));
 }
 
+const char *
+fault_name(const struct request *q)
+{
+    return s3_code_name(q->fault.code);
+}
+
 void
-answer_fault(struct request *q)
+fault_answer_xml(struct request *q)
 {
     struct buf body;
     int status = s3_code_status(q->fault.code);

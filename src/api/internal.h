@@ -52,9 +52,25 @@ struct caller {
     struct hmac_key key; /* signing key: chunk signatures need it */
 };
 
+struct request;
+
+/* A protocol below a prefix of the path: a row of the table in front_end.c. */
+struct front_end {
+    const char *prefix;  /* "/_/": what is below it; "/s3": itself and what is below it */
+    size_t skip;         /* bytes of the path that are no part of a name */
+    bool serves_objects; /* a plain GET below it is a read of an object */
+    void (*handle)(struct request *q);
+    /* The user that signed the request; *user is NULL when it has no credentials. An error has set the fault. */
+    enum err (*identify)(struct request *q, const struct auth_user **user);
+    void (*write_error)(struct request *q); /* answers with the fault of the request */
+};
+/* Never NULL. */
+const struct front_end *front_end_of(struct span path, bool bucket_in_host);
+
 /* One request on its way. Lives on the fiber's arena. */
 struct request {
     struct api *api;
+    const struct front_end *front; /* never NULL */
     struct http_request *http;
     struct arena *arena;
     struct query query;
@@ -77,28 +93,21 @@ struct request {
 /* The one gate: every route but livez and readyz stands behind it. ERR_OK: `caller` is known and has what the route
  * needs. Never switches when it admits. */
 enum err gate(struct request *q, enum need need) MUST_CHECK;
-/* For claims that stand in a form: the key of caller.auth, alive and with its token; then, once its signature is right,
- * the caller is its user. */
-enum err gate_key(struct request *q, const struct auth_key **out,
-                  int64_t *now_s) MUST_CHECK;
+/* A signature of this key was right: the caller is its user. */
 void gate_admit_key(struct request *q, const struct auth_key *k);
 /* May this caller do that, now? For what the body or a header names: keys to delete, the source of a copy. Asks the
  * users as they are at this moment; must not be called before gate(). */
-bool caller_may(const struct request *q, auth_rights right, struct span bucket,
+bool caller_may(const struct request *q, auth_rights wanted, struct span bucket,
                 struct span key);
 /* The same; a fault AccessDenied when not. */
-enum err caller_require(struct request *q, auth_rights right, struct span bucket,
+enum err caller_require(struct request *q, auth_rights wanted, struct span bucket,
                         struct span key) MUST_CHECK;
 /* Has he any right in this bucket? */
 bool caller_has_any_right(const struct request *q, struct span bucket);
 
-/* s3/cors.c: the lines of q->cors, which is not NULL. */
-void s3_cors_headers(struct request *q);
-
-/* request.c: bucket and key, whichever way they were named; else the fault says what is wrong. */
+/* request.c: bucket and key, whichever way they were named, and the front-end they belong to; else the fault says what is
+ * wrong. */
 enum err request_split_name(struct request *q) MUST_CHECK;
-/* Is it for admin_handle()? */
-bool request_is_own_page(const struct request *q);
 /* An arena of WORK_BYTES_MAX for documents that are too large for the request's own; it lives as long. */
 struct arena *request_work(struct request *q);
 #define WORK_BYTES_MAX (24u << 20)
@@ -115,8 +124,9 @@ bool gate_may_read(struct request *q);
 void admin_handle(struct request *q);
 /* Its pages, for the test that holds the gate before each; false: no more. */
 bool admin_page_at(size_t index, const char **method, const char **path, enum need *need);
-/* s3/route.c: everything else. */
+/* s3/route.c, s3/identify.c: the S3 API. */
 void s3_handle(struct request *q);
+enum err s3_identify(struct request *q, const struct auth_user **user) MUST_CHECK;
 
 /* make_bucket.c: both in the map and in the log, or not at all. `backend` NULL: native. Unless *made is NULL it is one
  * reference, on error too. May switch. */
@@ -129,7 +139,8 @@ enum err make_bucket(struct request *q, struct span name,
 enum err change_bucket(struct request *q, const struct map_bucket *b,
                        map_bucket_edit *change, void *arg, struct errbuf *eb) MUST_CHECK;
 
-/* Turns a code and sentence of a lower room into the fault of this request. */
+/* fault.c: turns a code and sentence of a lower room into the fault of this request; returns the code. */
 enum err fault_from(struct request *q, enum err code, const struct errbuf *eb);
+const char *fault_name(const struct request *q); /* as the protocol calls it */
 /* Answers with the fault of the request as XML (or bare for HEAD); the connection stays if it can. */
-void answer_fault(struct request *q);
+void fault_answer_xml(struct request *q);

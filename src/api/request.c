@@ -1,6 +1,8 @@
 /* request: what every operation asks of a request, whatever it is: its name, its memory, the headers that each answer has. */
 #include "api/internal.h"
 #include "api/response_cache.h"
+#include "base/mem.h"
+#include "wire/cors.h"
 
 struct arena *
 request_work(struct request *q)
@@ -10,25 +12,47 @@ request_work(struct request *q)
     return q->work;
 }
 
+static void
+put_list(struct request *q, const char *header, const struct cors_names *list)
+{
+    struct buf text;
+
+    if (list->count == 0)
+        return;
+    buf_init(&text, KIB(8));
+    for (size_t i = 0; i < list->count; i++) {
+        if (i > 0)
+            buf_puts(&text, ", ");
+        buf_put_span(&text, list->at[i]);
+    }
+    if (!text.full)
+        http_header(q->http, header, buf_span(&text));
+    buf_fini(&text);
+}
+
+/* The lines of the rule that fits the Origin. */
+static void
+put_cors_headers(struct request *q)
+{
+    http_header(q->http, "access-control-allow-origin",
+                q->cors_any ? SPAN("*") : http_get(q->http->head, HTTP_ORIGIN));
+    if (!q->cors_any)
+        http_header(q->http, "access-control-allow-credentials", SPAN("true"));
+    put_list(q, "access-control-allow-methods", &q->cors->methods);
+    put_list(q, "access-control-expose-headers", &q->cors->expose);
+    if (q->cors->has_max_age)
+        http_header_u64(q->http, "access-control-max-age", q->cors->max_age_s);
+    http_header(q->http, "vary",
+                SPAN("Origin, Access-Control-Request-Headers, "
+                     "Access-Control-Request-Method"));
+}
+
 void
 request_put_ids(struct request *q)
 {
     put_request_ids(q->http);
     if (q->cors != NULL)
-        s3_cors_headers(q);
-}
-
-/* "/s3" and "/s3/...", in path style only: S3 again. Returns the bytes to skip. */
-static size_t
-s3_prefix(struct span path)
-{
-    return span_eq(path, SPAN("/s3")) || span_starts(path, SPAN("/s3/")) ? 3 : 0;
-}
-
-bool
-request_is_own_page(const struct request *q)
-{
-    return span_starts(q->http->head->path, SPAN("/_/")) && !q->name.virtual_host;
+        put_cors_headers(q);
 }
 
 enum err
@@ -38,9 +62,11 @@ request_split_name(struct request *q)
     enum err rc =
         s3_name_split(head->path, head->host, q->api->domains,
                       q->api->options.domain_count, q->arena, &q->name, &q->fault);
-    size_t skip = s3_prefix(head->path);
+    size_t skip;
 
-    if (rc != ERR_OK || q->name.virtual_host || skip == 0)
+    q->front = front_end_of(head->path, rc == ERR_OK && q->name.virtual_host);
+    skip = q->front->skip;
+    if (rc != ERR_OK || skip == 0)
         return rc;
     return s3_name_split(head->path.len > skip ? span_from(head->path, skip) : SPAN("/"),
                          head->host, q->api->domains, q->api->options.domain_count,

@@ -207,5 +207,5 @@ admin_handle(struct request *q)
     if (rc == ERR_OK)
         rc = p->run(q);
     if (rc != ERR_OK && !http_reply_began(q->http))
-        answer_fault(q);
+        q->front->write_error(q);
 }

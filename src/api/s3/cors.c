@@ -20,24 +20,6 @@ rules_of(struct request *q, struct cors *out)
            cors_parse(span_of(b->cors), request_work(q), out, NULL) == ERR_OK;
 }
 
-static void
-put_list(struct request *q, const char *header, const struct cors_names *list)
-{
-    struct buf text;
-
-    if (list->count == 0)
-        return;
-    buf_init(&text, KIB(8));
-    for (size_t i = 0; i < list->count; i++) {
-        if (i > 0)
-            buf_puts(&text, ", ");
-        buf_put_span(&text, list->at[i]);
-    }
-    if (!text.full)
-        http_header(q->http, header, buf_span(&text));
-    buf_fini(&text);
-}
-
 void
 s3_cors_match(struct request *q)
 {
@@ -50,22 +32,6 @@ s3_cors_match(struct request *q)
     q->cors = cors_find(&rules, http_get(h, HTTP_ORIGIN), h->method_text,
                         (struct span){"", 0}, &any);
     q->cors_any = any;
-}
-
-void
-s3_cors_headers(struct request *q)
-{
-    http_header(q->http, "access-control-allow-origin",
-                q->cors_any ? SPAN("*") : http_get(q->http->head, HTTP_ORIGIN));
-    if (!q->cors_any)
-        http_header(q->http, "access-control-allow-credentials", SPAN("true"));
-    put_list(q, "access-control-allow-methods", &q->cors->methods);
-    put_list(q, "access-control-expose-headers", &q->cors->expose);
-    if (q->cors->has_max_age)
-        http_header_u64(q->http, "access-control-max-age", q->cors->max_age_s);
-    http_header(q->http, "vary",
-                SPAN("Origin, Access-Control-Request-Headers, "
-                     "Access-Control-Request-Method"));
 }
 
 enum err

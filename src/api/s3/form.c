@@ -228,7 +228,7 @@ form_check_signature(struct upload *u, struct span policy, int64_t *now_s)
                                 &q->fault);
     q->caller.auth.token = form_field(u, "x-amz-security-token");
     if (rc == ERR_OK)
-        rc = gate_key(q, &k, now_s);
+        rc = s3_find_key(q, &k, now_s);
     if (rc != ERR_OK)
         return rc;
     sigv4_key(q->api->keys[rt_loop_index()], span_of(k->secret), q->caller.auth.day,

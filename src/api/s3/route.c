@@ -267,5 +267,5 @@ s3_handle(struct request *q)
     if (http_reply_began(q->http))
         http_reply_abort(q->http);
     else
-        answer_fault(q);
+        q->front->write_error(q);
 }

@@ -118,6 +118,10 @@ void s3_put_etag(struct request *q, const char *etag);
 /* Which checksum is computed and kept of an object whose sender gave `given`. Of an attached bucket: the remote decides. */
 uint8_t s3_checksum_kept(const struct map_bucket *b, enum checksum_kind given);
 
+/* identify.c: the key of caller.auth, not expired and with its token: its signature is still to be checked. */
+enum err s3_find_key(struct request *q, const struct auth_key **out,
+                     int64_t *now_s) MUST_CHECK;
+
 /* The header x-amz-tagging; empty: none. */
 enum err s3_tags_header(struct request *q, struct span *out) MUST_CHECK;
 

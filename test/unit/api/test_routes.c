@@ -411,11 +411,40 @@ test_the_page_the_table_and_the_server_agree(void)
     folder_remove(folder);
 }
 
+/* ---- front-ends ---- */
+
+static void
+test_the_prefix_chooses_the_front_end(void)
+{
+    static const struct {
+        const char *path;
+        bool bucket_in_host, objects;
+        const char *prefix;
+    } cases[] = {
+        {"/", false, true, "/"},          {"/bkt/key", false, true, "/"},
+        {"/_/stat", false, false, "/_/"}, {"/_/", false, false, "/_/"},
+        {"/_", false, true, "/"},         {"/s3", false, true, "/s3"},
+        {"/s3/bkt", false, true, "/s3"},  {"/s3bucket/key", false, true, "/"},
+        {"/_/stat", true, true, "/"},     {"/s3/bkt", true, true, "/"},
+        {"", false, true, "/"},           {"*", false, true, "/"},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        const struct front_end *f =
+            front_end_of(span_of(cases[i].path), cases[i].bucket_in_host);
+
+        CHECK_STR(f->prefix, cases[i].prefix);
+        CHECK(f->serves_objects == cases[i].objects);
+        CHECK(f->handle != NULL && f->identify != NULL && f->write_error != NULL);
+    }
+}
+
 int
 main(int argc, char **argv)
 {
     CHECK_MAIN(argc, argv);
     log_set_level(LOG_ERROR + 1);
+    RUN(test_the_prefix_chooses_the_front_end);
     RUN(test_the_page_the_table_and_the_server_agree);
     return check_done();
 }

@@ -1,0 +1,34 @@
+/* front_end: the protocols behind the one port, one row each. */
+#include <assert.h>
+
+#include "api/internal.h"
+#include "base/mem.h"
+
+/* The first prefix that fits decides. They are roots in path style only: with a bucket in Host the whole path is a key,
+ * and the last row is what is left. */
+static const struct front_end front_ends[] = {
+    {"/_/", 0, false, admin_handle, s3_identify, fault_answer_xml},
+    {"/s3", 3, true, s3_handle, s3_identify, fault_answer_xml},
+    {"/", 0, true, s3_handle, s3_identify, fault_answer_xml},
+};
+
+/* "/_/" fits what is below it, "/s3" itself and what is below it. */
+static bool
+prefix_fits(struct span path, struct span prefix)
+{
+    return span_starts(path, prefix) &&
+           (prefix.at[prefix.len - 1] == '/' || path.len == prefix.len ||
+            path.at[prefix.len] == '/');
+}
+
+const struct front_end *
+front_end_of(struct span path, bool bucket_in_host)
+{
+    const struct front_end *last = &front_ends[ARRAY_LEN(front_ends) - 1];
+
+    for (const struct front_end *f = front_ends; f < last && !bucket_in_host; f++)
+        if (prefix_fits(path, span_of(f->prefix)))
+            return f;
+    assert(last->skip == 0);
+    return last;
+}
