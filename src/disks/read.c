@@ -8,9 +8,8 @@
 #include "disks/internal.h"
 #include "disks/rebalance.h"
 #include "disks/version_tombstone.h"
+#include "rt/fiber.h"
 #include "rt/point.h"
-
-#define LOOKUPS_MAX 64 /* while what is looked for is moved again and again */
 
 static bool
 same_content(const struct entry *a, const struct entry *b)
@@ -64,19 +63,26 @@ static enum err
 ask_until_still(struct disks *ds, const struct disks_key *k, struct entry *out,
                 bool *history, struct errbuf *eb)
 {
-    for (unsigned i = 0; i < LOOKUPS_MAX; i++) {
-        uint64_t removals = atomic_load(&ds->removals);
-        struct places p;
-        enum err rc;
+    struct rt_retries retries;
+    uint64_t removals;
+    bool still;
+    enum err rc;
 
+    rt_retries_begin(&retries);
+    do {
+        struct places p;
+
+        removals = atomic_load(&ds->removals);
         places_of(ds, k, &p);
         POINT(PLACES_CHOSEN);
         *history = false;
         rc = lookup_ask_all(ds, k, &p, out, history, eb);
-        if (rc != ERR_NOT_FOUND || atomic_load(&ds->removals) == removals)
-            return rc;
-    }
-    return err_set(eb, ERR_BUSY, "objects are moved faster than they can be looked up");
+        still = rc != ERR_NOT_FOUND || atomic_load(&ds->removals) == removals;
+    } while (!still && rt_retry());
+    rt_retries_end(&retries);
+    return still ? rc
+                 : err_set(eb, ERR_BUSY,
+                           "objects are relocated faster than they can be looked up");
 }
 
 enum err

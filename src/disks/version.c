@@ -7,8 +7,8 @@
 #include "disks/internal.h"
 #include "disks/rebalance.h"
 #include "disks/version_tombstone.h"
+#include "rt/fiber.h"
 
-#define TRIES_MAX  64u /* while what is looked for is moved again and again */
 #define PAGE_TRIES 8u
 
 /* One change on one disk. `as` NULL: it judges and decides; *decided is the version it gave. */
@@ -243,14 +243,16 @@ disks_version_delete(struct disks *ds, const struct disks_key *k,
                      const struct version *born, const struct store_condition *c,
                      struct entry *was, struct errbuf *eb)
 {
+    struct rt_retries retries;
     struct ending e;
-    unsigned tries = 0;
     enum err rc;
 
+    rt_retries_begin(&retries);
     do {
         e = (struct ending){.born = born, .condition = c, .was = was};
         rc = change(ds, k, end_version, &e, eb);
-    } while (rc == ERR_NOT_FOUND && e.born != born && tries++ < TRIES_MAX);
+    } while (rc == ERR_NOT_FOUND && e.born != born && rt_retry());
+    rt_retries_end(&retries);
     return rc;
 }
 
@@ -373,17 +375,18 @@ disks_version_find(struct disks *ds, const struct disks_key *k,
                    struct errbuf *eb)
 {
     struct store *only = only_disk(ds);
+    struct rt_retries retries;
     uint64_t removals;
-    unsigned tries = 0;
     enum err rc;
 
     if (only != NULL)
         return store_version_find(only, &k->at, born, out, current, eb);
+    rt_retries_begin(&retries);
     do {
         removals = atomic_load(&ds->removals);
         rc = find_on_any(ds, k, born, out, current, eb);
-    } while (rc == ERR_NOT_FOUND && atomic_load(&ds->removals) != removals &&
-             tries++ < TRIES_MAX);
+    } while (rc == ERR_NOT_FOUND && atomic_load(&ds->removals) != removals && rt_retry());
+    rt_retries_end(&retries);
     if (rc == ERR_OK && !atomic_load_explicit(&ds->converged, memory_order_acquire))
         rc = check_found(ds, k, out, current, eb);
     return rc;

@@ -209,12 +209,15 @@ static bool
 serve_request(struct http_conn *c)
 {
     struct work *w = c->work;
+    struct rt_retries retries;
     bool keep;
 
     conn_begin_request(c, rt_now_ns());
     conn_count_event(&c->loop->requests);
     if (admit(c)) {
+        rt_retries_begin(&retries);
         c->server->handler.handle(&w->request, c->server->handler.arg);
+        rt_retries_end(&retries);
         if (w->reply.batched && w->reply.state == REPLY_HELD)
             return true;
         reply_finish(c);

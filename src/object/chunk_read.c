@@ -8,6 +8,7 @@
 #include "object/fetch.h"
 #include "object/revalidate.h"
 #include "object/tier.h"
+#include "rt/fiber.h"
 
 #define LOOKED_MAX            256u /* chunks looked up before the first byte */
 #define LOOKED_BETWEEN_YIELDS 64u
@@ -299,38 +300,49 @@ check_missing(struct chunk_reader *r, struct errbuf *eb)
     return ask_remote(r, eb);
 }
 
-#define GONE_MAX 16 /* times a chunk may be evicted between a look and the read */
+/* The chunk has an entry. *gone: it was evicted before the read began. */
+static enum err
+open_local(struct chunk_reader *r, bool *gone, struct errbuf *eb)
+{
+    enum err rc;
+
+    r->source = OBJECT_LOCAL;
+    fill_window(r);
+    fetch_reader_leave(&r->window[r->chunk.number % CHUNK_WINDOW].cold);
+    if (r->behind) {
+        r->at = r->stop;
+        return ERR_OK;
+    }
+    rc = r->looked ? ERR_OK : check_missing(r, eb);
+    if (rc != ERR_OK)
+        return rc;
+    rc = begin_here(r, eb);
+    *gone = rc == ERR_NOT_FOUND;
+    if (rc == ERR_OK)
+        tier_read(r->s, r->bucket, (struct span){r->name, r->name_len}, &r->entry);
+    return rc;
+}
 
 static enum err
 open_chunk(struct chunk_reader *r, struct errbuf *eb)
 {
     const struct chunked *of = &r->chunk.of;
-    enum err rc = ERR_NOT_FOUND;
+    struct rt_retries retries;
+    bool gone;
+    enum err rc;
 
     close_chunk(r);
     r->chunk.number = (uint32_t)(r->at / of->chunk_bytes);
     r->stop = MIN(r->end, ((uint64_t)r->chunk.number + 1) * of->chunk_bytes);
     r->name_len = chunk_name(of, r->chunk.key, r->chunk.number, r->name);
-    for (unsigned i = 0; i < GONE_MAX && rc == ERR_NOT_FOUND; i++) {
-        if (!is_here(r, r->chunk.number, &r->entry))
-            return begin_fetched(r, eb);
-        r->source = OBJECT_LOCAL;
-        fill_window(r);
-        fetch_reader_leave(&r->window[r->chunk.number % CHUNK_WINDOW].cold);
-        if (r->behind) {
-            r->at = r->stop;
-            return ERR_OK;
-        }
-        rc = r->looked ? ERR_OK : check_missing(r, eb);
-        if (rc != ERR_OK)
-            return rc;
-        rc = begin_here(r, eb);
-    }
-    if (rc == ERR_OK)
-        tier_read(r->s, r->bucket, (struct span){r->name, r->name_len}, &r->entry);
-    return rc == ERR_NOT_FOUND
-               ? err_set(eb, ERR_BUSY, "a chunk of it is evicted all the time")
-               : rc;
+    rt_retries_begin(&retries);
+    do {
+        gone = false;
+        rc = is_here(r, r->chunk.number, &r->entry) ? open_local(r, &gone, eb)
+                                                    : begin_fetched(r, eb);
+    } while (gone && rt_retry());
+    rt_retries_end(&retries);
+    return gone ? object_busy(eb, "read") : rc;
 }
 
 /* Reads from the fetch while it runs, and from the disk once it is complete. A prefetch wants the progress only,

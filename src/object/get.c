@@ -8,6 +8,7 @@
 #include "object/readahead.h"
 #include "object/revalidate.h"
 #include "object/tier.h"
+#include "rt/fiber.h"
 #include "rt/file.h"
 #include "wire/etag.h"
 
@@ -75,27 +76,31 @@ object_get_source(const struct object_get *g)
     return g->source;
 }
 
-#define REPLACED_MAX 16 /* lookups of one object that is being overwritten */
-
-/* Finds what is here and may be served. ERR_NOT_FOUND: nothing, or a cached version in doubt. When the metadata of
- * an entry is gone, a newer version has replaced it. */
+/* Finds what is here and may be served. ERR_NOT_FOUND: nothing, or a cached version in doubt. When the metadata of an
+ * entry is gone, a newer version has replaced it. */
 static enum err
 find_local(struct object_service *s, const struct disks_key *k, struct entry *entry,
            struct arena *a, struct object_info *info, struct errbuf *eb)
 {
-    for (int i = 0; i < REPLACED_MAX; i++) {
-        enum err rc = disks_lookup(s->options.disks, k, entry, eb);
+    struct rt_retries retries;
+    bool found;
+    enum err rc;
 
-        if (rc == ERR_OK && (entry->flags & ENTRY_IN_DOUBT) != 0)
-            return err_set(eb, ERR_NOT_FOUND, "the object is in doubt");
-        if (rc == ERR_OK)
+    rt_retries_begin(&retries);
+    do {
+        rc = disks_lookup(s->options.disks, k, entry, eb);
+        found = rc == ERR_OK;
+        if (found && (entry->flags & ENTRY_IN_DOUBT) != 0) {
+            rc = err_set(eb, ERR_NOT_FOUND, "the object is in doubt");
+            break;
+        }
+        if (found)
             rc = info_from_entry(s, k, entry, a, info, eb);
-        else
-            return rc;
-        if (rc != ERR_NOT_FOUND)
-            return rc;
-    }
-    return err_set(eb, ERR_BUSY, "the object is overwritten all the time");
+    } while (found && rc == ERR_NOT_FOUND && rt_retry());
+    rt_retries_end(&retries);
+    if (found && rc == ERR_NOT_FOUND && (entry->flags & ENTRY_IN_DOUBT) == 0)
+        return object_busy(eb, "read");
+    return rc;
 }
 
 /* The backend's answer, not kept. */
@@ -173,8 +178,9 @@ begin(struct object_service *s, const struct map_bucket *b, struct span key,
 {
     struct object_get *g = arena_alloc(a, sizeof *g);
     struct disks_key k = object_disk_key(b, key);
-    bool again = true;
-    enum err rc = ERR_OK;
+    struct rt_retries retries;
+    bool again;
+    enum err rc;
 
     *out = NULL;
     *g = (struct object_get){.s = s,
@@ -183,7 +189,8 @@ begin(struct object_service *s, const struct map_bucket *b, struct span key,
                              .kind = LOCAL,
                              .behind = behind,
                              .arena = a};
-    for (int i = 0; again && i < REPLACED_MAX; i++) {
+    rt_retries_begin(&retries);
+    do {
         again = false;
         rc = find_local(s, &k, &g->entry, a, info, eb);
         if (rc == ERR_OK && !behind)
@@ -191,11 +198,11 @@ begin(struct object_service *s, const struct map_bucket *b, struct span key,
         if (rc == ERR_OK && b->cached)
             info->stale = info->stale || cloud_is_down(s->options.cloud, b);
         if (rc == ERR_NOT_FOUND && b->cached)
-            rc =
-                cached_begin(g, info, &again, eb); /* again: the index has an entry now */
-    }
+            rc = cached_begin(g, info, &again, eb); /* again: look again */
+    } while (again && rt_retry());
+    rt_retries_end(&retries);
     if (again)
-        rc = err_set(eb, ERR_BUSY, "the object is overwritten all the time");
+        rc = object_busy(eb, "read");
     if (rc != ERR_OK) {
         object_get_end(&g);
         return rc;

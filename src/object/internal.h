@@ -43,6 +43,8 @@ struct object_service {
 #define HELD_BACK                                                                        \
     (16u << 10) /* the bytes of a fetch held back until length and checksum agree */
 
+/* ERR_BUSY: concurrent changes have used up the request's retries. */
+enum err object_busy(struct errbuf *eb, const char *doing) MUST_CHECK;
 struct disks_key object_disk_key(const struct map_bucket *b, struct span key);
 
 /* info.c */

@@ -6,8 +6,7 @@
 #include "object/internal.h"
 #include "object/revalidate.h"
 #include "object/tier.h"
-
-#define TRIES 3 /* it may be replaced, or relocated, between two lookups */
+#include "rt/fiber.h"
 
 static enum object_fate
 fate_of(const struct object_local *h, const struct entry *entry,
@@ -26,30 +25,31 @@ fate_of(const struct object_local *h, const struct entry *entry,
 
 static enum err
 look(struct object_service *s, const struct map_bucket *b, struct span key,
-     struct arena *a, struct object_local *out, struct errbuf *eb)
+     struct arena *a, struct entry *entry, struct object_local *out, struct errbuf *eb)
 {
     struct disks_key k = object_disk_key(b, key);
     struct tier_view view;
-    struct entry entry;
-    enum err rc = disks_lookup(s->options.disks, &k, &entry, eb);
+    enum err rc;
 
+    *entry = (struct entry){0};
+    rc = disks_lookup(s->options.disks, &k, entry, eb);
     if (rc == ERR_OK)
-        rc = info_from_entry(s, &k, &entry, a, &out->info, eb);
+        rc = info_from_entry(s, &k, entry, a, &out->info, eb);
     if (rc == ERR_OK) /* the entry does not have the checksum */
-        rc = disks_meta(s->options.disks, &k, &entry, a, &out->info.meta, eb);
+        rc = disks_meta(s->options.disks, &k, entry, a, &out->info.meta, eb);
     if (rc == ERR_OK)
         rc = object_present(s, b, key, &out->present, eb);
     if (rc == ERR_OK)
-        rc = disks_where(s->options.disks, &entry, &out->where, eb);
+        rc = disks_where(s->options.disks, entry, &out->where, eb);
     if (rc != ERR_OK)
         return rc;
-    out->cached = (entry.flags & ENTRY_CACHED) != 0;
+    out->cached = (entry->flags & ENTRY_CACHED) != 0;
     out->copies = out->cached ? 1 : MAX(b->copies, 1u);
     out->pin = tier_pin_of(b, key);
     tier_view(s, b, key, &view);
     out->reads = view.reads;
-    out->ttl_left_ms = revalidate_left_ms(s, b, key, &entry);
-    out->fate = fate_of(out, &entry, &view);
+    out->ttl_left_ms = revalidate_left_ms(s, b, key, entry);
+    out->fate = fate_of(out, entry, &view);
     return ERR_OK;
 }
 
@@ -57,12 +57,18 @@ enum err
 object_local(struct object_service *s, const struct map_bucket *b, struct span key,
              struct arena *a, struct object_local *out, struct errbuf *eb)
 {
-    enum err rc = ERR_NOT_FOUND;
+    struct rt_retries retries;
+    struct entry entry;
+    bool replaced;
+    enum err rc;
 
-    for (int i = 0; i < TRIES && rc == ERR_NOT_FOUND; i++) {
+    rt_retries_begin(&retries);
+    do { /* it may be replaced, or relocated, between two lookups */
         *out = (struct object_local){0};
-        rc = look(s, b, key, a, out, eb);
-    }
+        rc = look(s, b, key, a, &entry, out, eb);
+        replaced = rc == ERR_NOT_FOUND && entry.version.epoch != 0;
+    } while (replaced && rt_retry());
+    rt_retries_end(&retries);
     return rc;
 }
 

@@ -63,6 +63,14 @@ object_stop(struct object_service **sp)
     free(s);
 }
 
+enum err
+object_busy(struct errbuf *eb, const char *doing)
+{
+    return err_set(eb, ERR_BUSY,
+                   "the object was changed more than %u times while it was %s",
+                   RT_RETRIES, doing);
+}
+
 struct disks_key
 object_disk_key(const struct map_bucket *b, struct span key)
 {

@@ -5,10 +5,9 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "object/put.h"
+#include "rt/fiber.h"
 #include "rt/time.h"
 #include "wire/etag.h"
-
-#define AGAIN_MAX 16 /* retries after concurrent changes */
 
 /* ---- ids ---- */
 
@@ -303,20 +302,23 @@ object_change_meta(struct object_service *s, const struct map_bucket *b, struct 
                    struct object_info *info, struct errbuf *eb)
 {
     struct change c = {s, b, object_disk_key(b, key), v, cond, edit, arg, a, {0, 0}};
-    enum err rc = ERR_OK;
+    struct rt_retries retries;
+    bool overtaken;
+    enum err rc;
 
     if (b->cached)
         return err_set(eb, ERR_NOT_IMPLEMENTED,
                        "metadata of an attached bucket's objects is changed at the "
                        "remote");
-    for (int i = 0; i < AGAIN_MAX; i++) {
+    rt_retries_begin(&retries);
+    do {
         rc = change_once(&c, info, eb);
-        if (rc == ERR_NOT_FOUND && v == NULL)
-            look_for_marker(s, b, key, a, info);
-        if (rc != ERR_PRECONDITION || !was_overtaken(&c))
-            return rc;
-    }
-    return err_set(eb, ERR_BUSY, "the object is changed all the time");
+        overtaken = rc == ERR_PRECONDITION && was_overtaken(&c);
+    } while (overtaken && rt_retry());
+    rt_retries_end(&retries);
+    if (rc == ERR_NOT_FOUND && v == NULL)
+        look_for_marker(s, b, key, a, info);
+    return overtaken ? object_busy(eb, "changed") : rc;
 }
 
 /* ---- tags at a remote ---- */

@@ -280,6 +280,41 @@ rt_scope_now(void)
 }
 
 void
+rt_retries_begin(struct rt_retries *r)
+{
+    struct fiber *f = rt_self();
+
+    assert(f != NULL);
+    *r = (struct rt_retries){.left = RT_RETRIES, .outermost = f->retries == NULL};
+    if (r->outermost)
+        f->retries = r;
+}
+
+void
+rt_retries_end(struct rt_retries *r)
+{
+    struct fiber *f = rt_self();
+
+    assert(f->retries != NULL);
+    assert(!r->outermost || f->retries == r);
+    if (r->outermost)
+        f->retries = NULL;
+}
+
+bool
+rt_retry(void)
+{
+    struct rt_retries *r = rt_self()->retries;
+
+    assert(r != NULL);
+    assert(r->left <= RT_RETRIES);
+    if (r->left == 0)
+        return false;
+    r->left--;
+    return true;
+}
+
+void
 rt_shield_begin(struct rt_shield *s)
 {
     struct fiber *f = rt_self();

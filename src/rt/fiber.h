@@ -41,6 +41,25 @@ void rt_scope_begin(struct rt_scope *s, struct deadline by);
 void rt_scope_end(struct rt_scope *s);
 struct deadline rt_scope_now(void);
 
+/* The retry budget of a request. A lookup that races with a concurrent change is repeated; all such loops of a request,
+ * nested or in a row, and in calls to other loops, share one budget of RT_RETRIES. Outside of a request the outermost
+ * loop has a budget of its own:
+ *
+ *     rt_retries_begin(&retries);
+ *     do {
+ *         rc = look(...);
+ *     } while (rc == ERR_NOT_FOUND && rt_retry());
+ *     rt_retries_end(&retries);
+ */
+#define RT_RETRIES 64u
+struct rt_retries {
+    unsigned left;
+    bool outermost;
+};
+void rt_retries_begin(struct rt_retries *r);
+void rt_retries_end(struct rt_retries *r);
+bool rt_retry(void); /* takes one; false: the budget is used up */
+
 /* Clean-up that must wait: inside, cancellation and outer scopes are not seen. Nests. */
 struct rt_shield {
     struct deadline outer;

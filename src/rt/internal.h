@@ -46,8 +46,9 @@ struct fiber {
     struct rt_group *group;
     struct list groups; /* rt_group.of_parent: begun by this fiber, not joined */
     struct deadline scope;
-    struct timer timer; /* runs while it waits with a deadline */
-    enum err why;       /* how its wait ended */
+    struct rt_retries *retries; /* borrowed; NULL: outside of a budget */
+    struct timer timer;         /* runs while it waits with a deadline */
+    enum err why;               /* how its wait ended */
     unsigned shields;
     const char *doing; /* rt_doing() */
     bool background;   /* rt_io_background() */

@@ -248,7 +248,8 @@ struct call {
     fiber_fn *fn;
     void *arg;
     struct deadline scope;
-    struct fiber *fiber; /* on its loop: while fn runs */
+    struct rt_retries *retries; /* of the caller, which waits meanwhile */
+    struct fiber *fiber;        /* on its loop: while fn runs */
     enum err rc;
 
     struct rt_msg cancel;
@@ -272,8 +273,10 @@ on_call(struct rt_msg *m)
     struct loop *l = loop_self;
 
     c->fiber = fiber_start(l, &l->root, c->scope, run_call, c);
-    if (c->fiber != NULL)
+    if (c->fiber != NULL) {
+        c->fiber->retries = c->retries;
         return;
+    }
     c->rc = ERR_BUSY;
     rt_wake(&c->waiter);
 }
@@ -281,7 +284,11 @@ on_call(struct rt_msg *m)
 enum err
 rt_call(unsigned loop, fiber_fn *fn, void *arg)
 {
-    struct call c = {.fn = fn, .arg = arg, .scope = rt_scope_now(), .rc = ERR_OK};
+    struct call c = {.fn = fn,
+                     .arg = arg,
+                     .scope = rt_scope_now(),
+                     .retries = rt_self()->retries,
+                     .rc = ERR_OK};
 
     c.msg.fn = on_call;
     rt_waiter_init(&c.waiter);
@@ -317,7 +324,11 @@ wait_unless_cancelled(struct rt_waiter *w)
 enum err
 rt_call_cancellable(unsigned loop, fiber_fn *fn, void *arg)
 {
-    struct call c = {.fn = fn, .arg = arg, .scope = rt_scope_now(), .rc = ERR_OK};
+    struct call c = {.fn = fn,
+                     .arg = arg,
+                     .scope = rt_scope_now(),
+                     .retries = rt_self()->retries,
+                     .rc = ERR_OK};
 
     c.msg.fn = on_call;
     rt_waiter_init(&c.waiter);

@@ -5,11 +5,10 @@
 #include "api/s3/s3.h"
 #include "base/mem.h"
 #include "base/num.h"
+#include "rt/fiber.h"
 #include "rt/time.h"
 #include "wire/etag.h"
 #include "wire/s3tags.h"
-
-#define REPLACED_MAX 16 /* times the source may be overwritten under one copy */
 
 struct copying {
     struct request *q;
@@ -372,11 +371,11 @@ s3_copy_object(struct request *q)
 
     *c = (struct copying){.q = q};
     rc = read_copy(c);
-    for (int i = 0; rc == ERR_OK && i < REPLACED_MAX; i++) {
+    while (rc == ERR_OK) {
         rc = copy_object_attempt(c, info, &again);
         if (!again)
             break;
-        rc = i + 1 < REPLACED_MAX ? ERR_OK : s3_fault(q, S3_SlowDown);
+        rc = rt_retry() ? ERR_OK : s3_fault(q, S3_SlowDown);
     }
     object_get_end(&c->get);
     if (rc == ERR_OK) {
@@ -459,11 +458,11 @@ s3_copy_part(struct request *q, struct span upload_id, uint32_t number)
     rc = refuse_copy_headers(q);
     if (rc == ERR_OK)
         rc = read_source(c);
-    for (int i = 0; rc == ERR_OK && i < REPLACED_MAX; i++) {
+    while (rc == ERR_OK) {
         rc = copy_part_attempt(c, upload_id, number, info, &again);
         if (!again)
             break;
-        rc = i + 1 < REPLACED_MAX ? ERR_OK : s3_fault(q, S3_SlowDown);
+        rc = rt_retry() ? ERR_OK : s3_fault(q, S3_SlowDown);
     }
     object_get_end(&c->get);
     if (rc == ERR_OK) {

@@ -3,6 +3,7 @@
 #include "api/s3/s3.h"
 #include "base/mem.h"
 #include "base/num.h"
+#include "rt/fiber.h"
 #include "rt/time.h"
 #include "wire/etag.h"
 
@@ -51,15 +52,14 @@ answer_not_modified(struct request *q, const struct object_info *info)
     return ERR_OK;
 }
 
-#define REPLACED_MAX                                                                     \
-    16 /* times an object may be overwritten under one request before it gives up */
-
 enum err
 s3_open_object(struct request *q, const struct map_bucket *b, struct span key,
                const struct object_version *v, bool with_sum, struct object_info *info,
                struct object_get **out, struct errbuf *eb)
 {
-    enum err rc = ERR_NOT_FOUND;
+    struct rt_retries retries;
+    bool replaced;
+    enum err rc;
 
     *out = NULL;
     if (b->cached &&
@@ -68,19 +68,24 @@ s3_open_object(struct request *q, const struct map_bucket *b, struct span key,
         if (rc != ERR_OK)
             return rc;
     }
-    for (int i = 0; i < REPLACED_MAX; i++) {
+    rt_retries_begin(&retries);
+    do {
+        replaced = false;
         rc = object_get_begin_version(q->api->options.object, b, key, v, q->arena, info,
                                       out, eb);
-        if (rc != ERR_OK || !with_sum)
-            return rc;
-        rc = object_get_checksum(*out, q->arena, info, eb);
-        if (rc == ERR_OK)
-            return ERR_OK;
-        object_get_end(out);
-        if (rc != ERR_NOT_FOUND)
-            return rc;
-    }
-    return err_set(eb, ERR_BUSY, "the object is overwritten all the time");
+        if (rc == ERR_OK && with_sum) {
+            rc = object_get_checksum(*out, q->arena, info, eb);
+            replaced = rc == ERR_NOT_FOUND;
+        }
+        if (rc != ERR_OK)
+            object_get_end(out);
+    } while (replaced && rt_retry());
+    rt_retries_end(&retries);
+    return replaced
+               ? err_set(eb, ERR_BUSY,
+                         "the object was replaced more than %u times while it was read",
+                         RT_RETRIES)
+               : rc;
 }
 
 static const char *const overrides[] = {
@@ -335,12 +340,14 @@ s3_get_object(struct request *q)
 
     if (rc != ERR_OK)
         return rc;
-    for (int i = 0; i < REPLACED_MAX; i++) {
+    for (;;) {
         rc = open_object(q, &asked, info, &get, &range, &status, &piece, &again);
         if (!again)
             break;
         object_get_end(&get);
         http_headers_clear(q->http);
+        if (!rt_retry())
+            break;
     }
     if (again)
         rc = s3_fault(q, S3_SlowDown);
