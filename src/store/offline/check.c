@@ -19,6 +19,11 @@
 #include "store/wal/prepared.h"
 #include "store/wal/wal.h"
 
+const char *check_class_name(enum store_class class)
+{
+    return class == STORE_NATIVE ? "native" : "cached";
+}
+
 void
 check_report(struct check *k, bool fault, const char *fmt, ...)
 {
@@ -128,6 +133,7 @@ check_new(void)
 
     k->disk = d;
     d->read_only = true;
+    d->ids = &d->own_ids;
     d->o.memtable_bytes = MIB(64);
     d->o.owner_loop = rt_loop_index();
     d->memtable = memtable_new();
@@ -157,8 +163,6 @@ check_free(struct check **kp)
     struct store *d = k->disk;
 
     *kp = NULL;
-    check_logs_end(k);
-    replay_chains_free(&d->recovery->chains);
     check_repair_fini(&k->repair);
     index_close(&k->real);
     index_close(&d->index);

@@ -15,17 +15,9 @@ struct store_checked;
 
 #define CHECK_SENTENCES_MAX 1000u /* what is found beyond is only counted */
 
-struct check_log {
-    struct segment *segment; /* a reference */
-    uint64_t end;            /* behind the last good batch that was read */
-};
-struct check_class {
-    struct check_log *logs; /* owned; by first batch */
-    uint32_t count, at;     /* at: the one that is read */
-    uint64_t next_batch, epoch;
-    struct wal_scan scan;
-    bool scanning;
-};
+#define CHECK_CACHE_IS_DROPPED                                                           \
+    "; a rebuild of the index drops all cached objects from before it"
+
 /* A shared segment of bodies, and how far its chain of headers goes. */
 struct check_chain {
     enum store_class class;
@@ -64,8 +56,8 @@ struct check {
     struct index_checkpoint checkpoint;
     struct rt_dir *scratch_parent, *scratch; /* owned */
     char scratch_name[48];
-    struct check_class class[STORE_CLASSES_];
-    struct check_chain *chains; /* owned */
+    bool log_ended[STORE_CLASSES_]; /* check_logs() has met the end of that log */
+    struct check_chain *chains;     /* owned */
     uint32_t chain_count;
     struct check_repair repair; /* found so far */
     struct content_id
@@ -73,12 +65,13 @@ struct check {
     uint32_t dropped_count, dropped_room;
     struct store_checked *result;
     void (*progress)(void *arg, const char *what, uint64_t done, uint64_t total);
-    uint64_t logs_read, told; /* bytes, for progress */
-    bool as_start;            /* what is read now of the logs is what a start would */
+    uint64_t told; /* bytes, for progress */
+    bool as_start; /* what is read now of the logs is what a start would */
     void (*say)(void *arg, bool fault, const char *sentence);
     void *arg;
 };
 
+const char *check_class_name(enum store_class class); /* of its folder */
 void check_report(struct check *k, bool fault, const char *fmt, ...) PRINTF(3, 4);
 #define check_fault(k, ...) check_report((k), true, __VA_ARGS__)
 #define check_note(k, ...)  check_report((k), false, __VA_ARGS__)
@@ -90,7 +83,6 @@ const char *check_key(uint64_t bucket, struct span key, char out[CHECK_KEY_TEXT]
 enum err check_files(struct check *k, const char *path, struct errbuf *eb) MUST_CHECK;
 /* The logs into the scratch index: up to what the real index covers; then the rest. */
 enum err check_logs(struct check *k, bool up_to_index, struct errbuf *eb) MUST_CHECK;
-void check_logs_end(struct check *k);
 enum err check_index(struct check *k, struct errbuf *eb) MUST_CHECK;
 bool check_is_dropped(const struct check *k, const struct entry *entry);
 enum err check_objects(struct check *k, struct errbuf *eb) MUST_CHECK;

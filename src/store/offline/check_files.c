@@ -16,9 +16,6 @@
 #include "store/wal/truncated.h"
 #include "store/wal/wal.h"
 
-static const char *const class_names[STORE_CLASSES_] = {
-    [STORE_NATIVE] = "native", [STORE_CACHED] = "cached"};
-
 /* ---- superblock ---- */
 
 static bool
@@ -82,7 +79,7 @@ on_other(const char *name, void *arg)
 {
     const struct folder *f = arg;
 
-    check_note(f->check, "%s/%s: no file of ours, left alone", class_names[f->class],
+    check_note(f->check, "%s/%s: no file of ours, left alone", check_class_name(f->class),
                name);
 }
 
@@ -107,24 +104,6 @@ check_chain(struct check *k, struct segment *s)
     k->chains = xrealloc(k->chains, (k->chain_count + 1) * sizeof *k->chains);
     k->chains[k->chain_count++] =
         (struct check_chain){.class = s->class, .segment = s->id, .end = at};
-}
-
-static int
-compare_logs(const void *ap, const void *bp)
-{
-    const struct check_log *a = ap, *b = bp;
-
-    if (a->segment->first_batch != b->segment->first_batch)
-        return a->segment->first_batch < b->segment->first_batch ? -1 : 1;
-    return (a->segment->id > b->segment->id) - (a->segment->id < b->segment->id);
-}
-
-static void
-take_log(struct check_class *c, struct segment **sp)
-{
-    c->logs = xrealloc(c->logs, (c->count + 1) * sizeof *c->logs);
-    c->logs[c->count++] = (struct check_log){.segment = *sp, .end = STORE_ALIGN};
-    *sp = NULL;
 }
 
 /* Does a record stand behind the header? A power cut leaves segments that were made and never used. */
@@ -170,7 +149,7 @@ check_segment_header(struct check *k, enum store_class class, enum segment_kind 
     k->repair.headers[k->repair.header_count++] =
         (struct check_header){class, kind, s->id};
     check_report(k, class == STORE_NATIVE && kind != SEGMENT_ONE, "%s: segment %s: %s",
-                 class_names[class], name, why.text);
+                 check_class_name(class), name, why.text);
 }
 
 /* A native log whose header and first batch are damaged. A repair can't write the header anew: nothing is left that says where
@@ -191,7 +170,6 @@ check_headless(struct check *k, uint32_t id)
                 ".tar: its header and its first group are damaged; "
                 "what follows them is read",
                 id);
-    take_log(&k->class[STORE_NATIVE], &s);
     segment_drop(&s);
 }
 
@@ -218,9 +196,7 @@ check_segments(struct check *k, enum store_class class, struct errbuf *eb)
             l.at[headless++] = l.at[i]; /* when all others are known */
         else if (rc != ERR_OK)
             check_report(k, is_used(k, class, l.at[i].kind, l.at[i].id), "%s: %s",
-                         class_names[class], why.text);
-        else if (l.at[i].kind == SEGMENT_LOG && !segment_is_spare(s))
-            take_log(&k->class[class], &s);
+                         check_class_name(class), why.text);
         else if (l.at[i].kind == SEGMENT_BODIES)
             check_chain(k, s);
         segment_drop(&s);
@@ -229,9 +205,6 @@ check_segments(struct check *k, enum store_class class, struct errbuf *eb)
     for (uint32_t i = 0; rc == ERR_OK && i < headless; i++)
         check_headless(k, l.at[i].id);
     segment_list_fini(&l);
-    if (k->class[class].count > 0)
-        qsort(k->class[class].logs, k->class[class].count, sizeof *k->class[class].logs,
-              compare_logs);
     return rc;
 }
 
@@ -250,11 +223,13 @@ check_files(struct check *k, const char *path, struct errbuf *eb)
     if (rc == ERR_OK)
         rc = truncated_load(d->state, &d->wals->truncated, eb);
     for (unsigned c = 0; rc == ERR_OK && c < STORE_CLASSES_; c++) {
-        rc = rt_dir_open_at(d->root, class_names[c], &d->dir[c], eb);
+        rc = rt_dir_open_at(d->root, check_class_name((enum store_class)c), &d->dir[c],
+                            eb);
         if (rc == ERR_OK)
             rc = check_segments(k, (enum store_class)c, eb);
         if (rc == ERR_NOT_FOUND) {
-            check_fault(k, "the folder %s is not there", class_names[c]);
+            check_fault(k, "the folder %s is not there",
+                        check_class_name((enum store_class)c));
             rc = ERR_OK;
         }
     }

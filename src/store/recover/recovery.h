@@ -5,6 +5,7 @@
 
 struct scan_readahead;
 struct chains;
+struct replay_visitor; /* replay.h */
 
 struct recovery {
     uint64_t given_back; /* places found without a record */
@@ -13,6 +14,7 @@ struct recovery {
     bool wal_lost; /* as wals.damaged, but for a rebuild that only keeps what there is */
     uint64_t replayed, to_replay; /* bytes of logs */
     uint64_t replay_told_ns;
+    const struct replay_visitor *visitor; /* borrowed; NULL: a start, no check */
     struct scan_readahead
         *scan_readahead;   /* owned; NULL but while a replay has several logs */
     struct chains *chains; /* owned; NULL but while cached logs are replayed */

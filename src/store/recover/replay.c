@@ -1,5 +1,6 @@
 #include "store/recover/replay.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -49,7 +50,7 @@ replay_oldest_log(struct store *d, enum store_class class)
     {
         struct segment *s = LIST_ENTRY(n, struct segment, owner.of_class);
 
-        if (s->kind == SEGMENT_LOG &&
+        if (s->kind == SEGMENT_LOG && s->first_batch > 0 && /* no spare */
             (found == NULL || s->first_batch < found->first_batch))
             found = s;
     }
@@ -81,29 +82,60 @@ expect_keys(const struct store *d, const struct wal_scan *scan, uint32_t from,
     }
 }
 
-static enum err
-replay_batch(struct store *d, struct changes *c, const struct wal_scan *scan,
-             struct errbuf *eb)
+bool
+replay_report(const struct replaying *r, struct replay_seen seen)
 {
-    expect_keys(d, scan, 0, KEYS_AHEAD);
-    for (uint32_t i = 0; i < scan->count; i++) {
-        enum err rc;
+    const struct replay_visitor *v = r->disk->recovery->visitor;
 
-        expect_keys(d, scan, i + KEYS_AHEAD, i + KEYS_AHEAD + 1);
-        if (c->class == STORE_CACHED)
-            rc = replay_cached(c, &scan->records[i], eb);
-        else if (changes_insert_new(c, &scan->records[i]))
-            rc = ERR_OK;
-        else
-            rc = changes_apply(c, &scan->records[i], NULL, eb);
-        if (rc != ERR_OK) {
-            err_prefix(eb, "replay of segment %06" PRIu32 " at %" PRIu64,
-                       scan->records[i].segment, scan->records[i].offset);
-            return rc;
-        }
-        replay_advance_counters(d, &scan->records[i]);
+    if (v == NULL)
+        return false;
+    assert(r->disk->read_only);
+    seen.class = r->changes->class;
+    seen.scan = &r->scan;
+    v->visit(v->arg, &seen);
+    return true;
+}
+
+static enum err
+replay_record(struct replaying *r, struct log_record *m, struct errbuf *eb)
+{
+    struct errbuf why = {0};
+    enum err rc;
+
+    if (r->changes->class == STORE_CACHED)
+        rc = replay_cached(r->changes, m, &why);
+    else if (changes_insert_new(r->changes, m))
+        rc = ERR_OK;
+    else
+        rc = changes_apply(r->changes, m, NULL, &why);
+    if (rc == ERR_OK) {
+        replay_advance_counters(r->disk, m);
+        return ERR_OK;
     }
-    changes_publish(c);
+    if (rc != ERR_BUSY && rc != ERR_CANCELLED &&
+        replay_report(r, (struct replay_seen){
+                             .event = REPLAY_BAD_RECORD, .record = m, .why = why.text}))
+        return ERR_OK;
+    *eb = why;
+    err_prefix(eb, "replay of segment %06" PRIu32 " at %" PRIu64, m->segment, m->offset);
+    return rc;
+}
+
+static enum err
+replay_batch(struct replaying *r, struct errbuf *eb)
+{
+    const struct wal_scan *scan = &r->scan;
+    enum err rc = ERR_OK;
+
+    expect_keys(r->disk, scan, 0, KEYS_AHEAD);
+    for (uint32_t i = 0; rc == ERR_OK && i < scan->count; i++) {
+        expect_keys(r->disk, scan, i + KEYS_AHEAD, i + KEYS_AHEAD + 1);
+        rc = replay_record(r, &scan->records[i], eb);
+    }
+    if (rc != ERR_OK)
+        return rc;
+    changes_publish(r->changes);
+    (void)replay_report(r, (struct replay_seen){.event = REPLAY_BATCH});
     return ERR_OK;
 }
 
@@ -125,7 +157,7 @@ replay_set_end(struct replaying *r, uint64_t before)
 uint64_t
 replay_search_bytes(const struct store *d)
 {
-    return d->o.rebuild ? UINT64_MAX : BATCH_MAX;
+    return d->o.rebuild || d->recovery->visitor != NULL ? UINT64_MAX : BATCH_MAX;
 }
 
 /* The next batch, behind damage if there is some. */
@@ -188,23 +220,28 @@ bridge_gap(struct replaying *r, const struct segment *next, struct errbuf *eb)
     if (next->first_batch <= log->next_batch)
         return ERR_OK;
     if (!gap_is_known(r->disk, r->changes->class, next))
-        rc = replay_missing_wals(r, next->first_batch, eb);
+        rc = replay_missing_wals(r, next, eb);
     log->next_batch = next->first_batch;
+    if (r->disk->recovery->visitor !=
+        NULL) /* a second replay reports the gap no second time */
+        log->end = (struct wal_position){.generation = next->generation,
+                                         .segment = next->id,
+                                         .offset = STORE_ALIGN,
+                                         .batch = next->first_batch - 1};
     return rc;
 }
 
 static enum err
-end_of_segment(struct segment *s, const struct wal_scan *scan, enum scanned got,
-               const struct errbuf *eb)
+end_of_segment(const struct replaying *r, enum scanned got, const struct errbuf *eb)
 {
     if (got == SCAN_NEWER)
         return ERR_NOT_IMPLEMENTED;
     if (got == SCAN_ERROR)
         return ERR_IO;
-    if (eb->text[0] != '\0')
+    if (eb->text[0] != '\0' && r->disk->recovery->visitor == NULL)
         LOG(LOG_INFO, "store.wal_end",
             "the log ends at something that was never acknowledged",
-            L_U64("segment", s->id), L_U64("offset", scan->offset),
+            L_U64("segment", r->segment->id), L_U64("offset", r->scan.offset),
             L_TEXT("found", eb->text));
     return ERR_OK;
 }
@@ -234,20 +271,30 @@ source_of(const struct store *d, const struct segment *s)
                                 .cached = s->class == STORE_CACHED};
 }
 
-/* Groups of a segment, up to where it does not go on. */
+/* Has the visitor seen the batches that it wants of this class? */
+static bool
+is_enough(const struct replaying *r)
+{
+    const struct replay_visitor *v = r->disk->recovery->visitor;
+    enum store_class class = r->changes->class;
+
+    return v != NULL && r->disk->wals->of[class].next_batch > v->up_to[class];
+}
+
+/* Batches of a segment, up to where it does not go on. */
 static enum err
 replay_batches(struct replaying *r, enum scanned *got, struct errbuf *eb)
 {
     struct store *d = r->disk;
     enum err rc = ERR_OK;
 
-    while (rc == ERR_OK && *got == SCAN_BATCH) {
+    while (rc == ERR_OK && *got == SCAN_BATCH && !is_enough(r)) {
         uint64_t before = r->scan.offset;
 
         *got = next_batch(r, eb);
         if (*got != SCAN_BATCH)
             break;
-        rc = replay_batch(d, r->changes, &r->scan, eb);
+        rc = replay_batch(r, eb);
         replay_set_end(r, before);
         tell_progress(d, r->scan.offset - before);
         /* Half of the memtable is on its way to the index while the other half fills. */
@@ -279,13 +326,13 @@ replay_segment(struct replaying *r, uint64_t offset, uint64_t *epoch,
     s->owner.used = r->scan.offset;
     *epoch = r->scan.epoch;
     *next = NULL;
-    if (rc == ERR_OK)
-        rc = end_of_segment(s, &r->scan, got, eb);
-    if (rc == ERR_OK)
+    if (rc == ERR_OK && got != SCAN_BATCH)
+        rc = end_of_segment(r, got, eb);
+    if (rc == ERR_OK && got != SCAN_BATCH)
         *next = next_log(r);
-    if (rc == ERR_OK)
+    if (rc == ERR_OK && got != SCAN_BATCH)
         rc = *next == NULL ? replay_lost_end(r, eb) : bridge_gap(r, *next, eb);
-    if (rc == ERR_OK && r->last)
+    if (rc == ERR_OK && r->last && !d->read_only)
         rc = replay_renew_segment(s, eb);
     if (rc == ERR_OK)
         rc = replay_rewrite(r, r->scan.offset, eb);
@@ -435,5 +482,5 @@ replay_class(struct store *d, enum store_class class, const struct wal_position 
         s->owner.current = true;
     log->now = s; /* the reference goes along; NULL: the first batch makes one */
     changes_free(&c);
-    return rc == ERR_OK && r.cut_off ? replay_start_new_wal(d, eb) : rc;
+    return rc == ERR_OK && r.cut_off && !d->read_only ? replay_start_new_wal(d, eb) : rc;
 }

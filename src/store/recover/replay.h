@@ -12,6 +12,37 @@ struct segment;
 struct store;
 struct wal_position;
 
+/* What a replay reports to a check of a store that is offline. With a visitor it writes nothing to the disk, goes on behind a
+ * record that it cannot apply, and searches a damaged log to its end. */
+enum replay_event {
+    REPLAY_BATCH,      /* a commit batch was applied: scan->records */
+    REPLAY_BAD_RECORD, /* `record` cannot be applied: `why` */
+    REPLAY_DROPPED,    /* `record` of the cached log: its bytes are missing */
+    REPLAY_SALVAGED,   /* `record` of a damaged batch was applied */
+    REPLAY_DAMAGE, /* `next` is the good batch behind a damaged one; `whole`: no record is lost */
+    REPLAY_MISSING_BATCH, /* the log `segment` begins with a later batch than the one wanted */
+    REPLAY_LOST_END,      /* batches up to next->batch were synced, and are missing */
+    REPLAY_END,           /* the log ends; `why`: with something that is no batch */
+};
+struct replay_seen {
+    enum replay_event event;
+    enum store_class class;
+    const struct wal_scan
+        *scan; /* stands in front of what is reported, but for REPLAY_BATCH */
+    const struct log_record *record;
+    const struct wal_scan_next_batch *next;
+    const struct segment *segment;
+    bool whole;
+    const char *why;
+};
+struct replay_visitor {
+    void (*visit)(void *arg, const struct replay_seen *seen);
+    void *arg;
+    bool
+        trust_cached; /* bodies of the cached class are not looked for: the index covers their records */
+    uint64_t up_to[STORE_CLASSES_]; /* a class ends behind this batch */
+};
+
 /* Afterwards d->wals->of[class] is where the next batch goes. `from`: what the index covers. */
 enum err replay_class(struct store *d, enum store_class class,
                       const struct wal_position *from, struct errbuf *eb) MUST_CHECK;
@@ -21,15 +52,9 @@ struct segment *replay_oldest_log(struct store *d, enum store_class class); /* b
  * before is obsolete: it becomes a delete. A part is just not there. */
 enum err replay_cached(struct changes *c, struct log_record *m,
                        struct errbuf *eb) MUST_CHECK;
-/* In two steps, the first of which writes nothing on a disk that is read only. *there: its bytes are, and what it names. May
- * switch. */
-enum err replay_record_is_intact(struct store *d, const struct log_record *m, bool *there,
-                                 struct errbuf *eb) MUST_CHECK;
-/* The same of what a cached entry names. */
+/* *there: the disk has the bytes that a cached entry names. May switch. */
 enum err replay_row_is_intact(struct store *d, const struct entry *entry, bool *there,
                               struct errbuf *eb) MUST_CHECK;
-enum err replay_cached_apply(struct changes *c, struct log_record *m, bool there,
-                             struct errbuf *eb) MUST_CHECK;
 /* Counters of this start go on behind what is in the log. */
 void replay_advance_counters(struct store *d, const struct log_record *m);
 
@@ -66,6 +91,8 @@ struct replaying {
     bool cut_off;   /* the last batches are lost, and no header says what they were */
     struct wal_scan scan;
 };
+/* Tells the visitor, if there is one; false: none. */
+bool replay_report(const struct replaying *r, struct replay_seen seen);
 /* Writes what was read again, up to there, where that has to be. */
 enum err replay_rewrite(struct replaying *r, uint64_t to, struct errbuf *eb) MUST_CHECK;
 /* How far behind a missing batch another one is looked for: where it stands, the missing one may have been acknowledged. */
@@ -75,7 +102,7 @@ void replay_set_end(struct replaying *r, uint64_t before);
 /* replay_damage.c. After SCAN_END: the next batch behind what is missing, if it was acknowledged or a cut explains it. */
 enum scanned replay_after_gap(struct replaying *r, struct errbuf *eb);
 /* All batches up to `below` are missing behind this segment, and were acknowledged. */
-enum err replay_missing_wals(struct replaying *r, uint64_t below,
+enum err replay_missing_wals(struct replaying *r, const struct segment *next,
                              struct errbuf *eb) MUST_CHECK;
 /* No log goes on: batches of the cached one may be missing nevertheless, where they had been promised. */
 enum err replay_lost_end(struct replaying *r, struct errbuf *eb) MUST_CHECK;

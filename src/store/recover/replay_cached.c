@@ -318,9 +318,9 @@ replay_row_is_intact(struct store *d, const struct entry *entry, bool *there,
     return rc;
 }
 
-enum err
-replay_record_is_intact(struct store *d, const struct log_record *m, bool *there,
-                        struct errbuf *eb)
+static enum err
+record_is_intact(struct store *d, const struct log_record *m, bool *there,
+                 struct errbuf *eb)
 {
     *there = !m->body_damaged;
     if (!*there)
@@ -337,19 +337,18 @@ replay_record_is_intact(struct store *d, const struct log_record *m, bool *there
 enum err
 replay_cached(struct changes *c, struct log_record *m, struct errbuf *eb)
 {
-    bool there;
-    enum err rc = replay_record_is_intact(c->disk, m, &there, eb);
-
-    return rc == ERR_OK ? replay_cached_apply(c, m, there, eb) : rc;
-}
-
-enum err
-replay_cached_apply(struct changes *c, struct log_record *m, bool there,
-                    struct errbuf *eb)
-{
+    const struct replay_visitor *v = c->disk->recovery->visitor;
     struct entry entry;
-    enum err rc;
+    bool there = !m->body_damaged;
+    enum err rc = ERR_OK;
 
+    if (v == NULL || !v->trust_cached)
+        rc = record_is_intact(c->disk, m, &there, eb);
+    if (rc != ERR_OK)
+        return rc;
+    if (v != NULL && !there && !m->body_damaged)
+        v->visit(v->arg, &(struct replay_seen){
+                             .event = REPLAY_DROPPED, .class = c->class, .record = m});
     if (log_gap_hides(c->disk, m))
         return ERR_OK;
     if (!there &&

@@ -23,6 +23,8 @@
 static void
 report_damage(const struct replaying *r)
 {
+    if (r->disk->recovery->visitor != NULL)
+        return;
     metric_add(M_CHECKSUM_FAILURES, 0, 1);
     LOG(LOG_ERROR, "store.wal_damaged",
         "acknowledged changes can't be read; run forebay disk check",
@@ -34,7 +36,8 @@ report_damage(const struct replaying *r)
 static enum err
 apply_salvaged(void *arg, struct log_record *m)
 {
-    struct changes *c = arg;
+    const struct replaying *r = arg;
+    struct changes *c = r->changes;
     struct errbuf why = {0};
     enum err rc = c->class == STORE_CACHED ? replay_cached(c, m, &why)
                                            : changes_apply(c, m, NULL, &why);
@@ -42,12 +45,17 @@ apply_salvaged(void *arg, struct log_record *m)
     if (rc == ERR_OK) {
         replay_advance_counters(c->disk, m);
         changes_publish(c);
+        (void)replay_report(r,
+                            (struct replay_seen){.event = REPLAY_SALVAGED, .record = m});
         return ERR_OK;
     }
     changes_forget(c);
-    LOG(LOG_ERROR, "store.record_lost", "a record of a damaged group is of no use",
-        L_U64("segment", m->segment), L_U64("offset", m->offset),
-        L_TEXT("error", why.text));
+    if (!replay_report(r, (struct replay_seen){
+                              .event = REPLAY_BAD_RECORD, .record = m, .why = why.text}))
+        LOG(LOG_ERROR, "store.record_lost",
+            "a record of a damaged commit batch cannot be applied",
+            L_U64("segment", m->segment), L_U64("offset", m->offset),
+            L_TEXT("error", why.text));
     return rc == ERR_CORRUPT ? ERR_OK : rc;
 }
 
@@ -69,11 +77,13 @@ invalidate_cached(struct replaying *r, struct errbuf *eb)
     enum err rc = replay_rewrite(r, r->scan.offset, eb);
 
     d->wals->truncated.damaged = MAX(d->wals->truncated.damaged, r->scan.batch);
-    if (rc == ERR_OK)
+    if (rc == ERR_OK && !d->read_only)
         rc = truncated_persist(d, eb);
-    LOG(LOG_ERROR, "store.cache_invalidated",
-        "a change of the cached log is lost: what was cached before it is fetched anew",
-        L_TEXT("disk", rt_dir_path(d->root)));
+    if (!d->read_only)
+        LOG(LOG_ERROR, "store.cache_invalidated",
+            "a change of the cached log is lost: what was cached before it is fetched "
+            "again",
+            L_TEXT("disk", rt_dir_path(d->root)));
     if (rc == ERR_OK)
         rc = log_gap_invalidate(d, r->changes, flush, r, eb);
     d->recovery->after_gap = d->recovery->after_damage = true;
@@ -82,14 +92,20 @@ invalidate_cached(struct replaying *r, struct errbuf *eb)
 
 /* Records in front of `to`, of batches below that one. */
 static enum err
-replay_salvage(struct replaying *r, uint64_t to, uint64_t below, struct errbuf *eb)
+replay_salvage(struct replaying *r, uint64_t to, uint64_t below, struct replay_seen seen,
+               struct errbuf *eb)
 {
     struct store *d = r->disk;
-    bool whole;
+    struct errbuf why = *eb; /* what stands instead of the batch */
+    bool whole = false;
     enum err rc;
 
     report_damage(r);
-    rc = wal_scan_salvage(&r->scan, to, below, apply_salvaged, r->changes, &whole, eb);
+    rc = wal_scan_salvage(&r->scan, to, below, apply_salvaged, r, &whole, eb);
+    seen.whole = whole;
+    seen.why = why.text;
+    if (rc == ERR_OK && replay_report(r, seen))
+        err_forget(eb);
     if (r->changes->class == STORE_NATIVE)
         d->wals->damaged |= !whole;
     else if (rc == ERR_OK && !whole)
@@ -106,9 +122,16 @@ replay_lost_end(struct replaying *r, struct errbuf *eb)
                          : 0;
     enum err rc;
 
-    if (there == 0)
+    if (there == 0) {
+        (void)replay_report(r,
+                            (struct replay_seen){.event = REPLAY_END, .why = eb->text});
         return ERR_OK;
-    rc = replay_salvage(r, r->segment->owner.size, there + 1, eb);
+    }
+    rc = replay_salvage(
+        r, r->segment->owner.size, there + 1,
+        (struct replay_seen){.event = REPLAY_LOST_END,
+                             .next = &(struct wal_scan_next_batch){.batch = there}},
+        eb);
     log->next_batch = log_gap_number_after(r->disk);
     r->cut_off = true;
     return rc;
@@ -132,9 +155,11 @@ replay_start_new_wal(struct store *d, struct errbuf *eb)
 }
 
 enum err
-replay_missing_wals(struct replaying *r, uint64_t below, struct errbuf *eb)
+replay_missing_wals(struct replaying *r, const struct segment *next, struct errbuf *eb)
 {
-    return replay_salvage(r, r->segment->owner.size, below, eb);
+    return replay_salvage(
+        r, r->segment->owner.size, next->first_batch,
+        (struct replay_seen){.event = REPLAY_MISSING_BATCH, .segment = next}, eb);
 }
 
 static enum scanned
@@ -153,7 +178,9 @@ after_gap_native(struct replaying *r, struct errbuf *eb)
     if (!wal_scan_find_next(&r->scan, replay_search_bytes(r->disk), &behind))
         return SCAN_END;
     /* That one may be what is left of a batch which is damaged itself: its records in front count. */
-    if (replay_salvage(r, behind.offset, behind.batch + 1, eb) != ERR_OK)
+    if (replay_salvage(r, behind.offset, behind.batch + 1,
+                       (struct replay_seen){.event = REPLAY_DAMAGE, .next = &behind},
+                       eb) != ERR_OK)
         return SCAN_ERROR;
     return resume_scan(r, &behind, eb);
 }
@@ -167,14 +194,16 @@ record_lost_groups(struct replaying *r, const struct wal_scan_next_batch *behind
     struct truncated *known = &d->wals->truncated;
     uint64_t first = r->scan.batch, last = behind->batch - 1;
 
-    LOG(LOG_INFO, "store.wal_gap", "what a power cut took was promised to nobody",
-        L_U64("segment", r->segment->id), L_U64("offset", r->scan.offset),
-        L_U64("group", first), L_U64("behind", behind->batch));
     d->recovery->after_gap = true;
+    if (!d->read_only)
+        LOG(LOG_INFO, "store.wal_gap",
+            "a power cut took commit batches that no reply had waited for",
+            L_U64("segment", r->segment->id), L_U64("offset", r->scan.offset),
+            L_U64("batch", first), L_U64("next", behind->batch));
     if (truncated_covers_lost(known, first, last))
         return ERR_OK;
     truncated_add_lost(known, first, last);
-    return truncated_persist(d, eb);
+    return d->read_only ? ERR_OK : truncated_persist(d, eb);
 }
 
 static enum scanned
@@ -189,8 +218,11 @@ after_gap_cached(struct replaying *r, struct errbuf *eb)
 
     if (gap == LOG_GAP_NONE)
         return SCAN_END;
-    rc = gap == LOG_GAP_LOST ? record_lost_groups(r, &behind, eb)
-                             : replay_salvage(r, behind.offset, behind.batch, eb);
+    rc = gap == LOG_GAP_LOST
+             ? record_lost_groups(r, &behind, eb)
+             : replay_salvage(
+                   r, behind.offset, behind.batch,
+                   (struct replay_seen){.event = REPLAY_DAMAGE, .next = &behind}, eb);
     if (rc != ERR_OK)
         return SCAN_ERROR;
     before = r->scan.offset;

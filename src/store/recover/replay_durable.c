@@ -15,8 +15,10 @@ static enum err
 sync_replayed(struct store *d, struct segment *log, uint64_t batch, struct errbuf *eb)
 {
     struct wal *native = &d->wals->of[STORE_NATIVE];
-    enum err rc = rt_sync(log->file, eb);
+    enum err rc = d->read_only ? ERR_OK : rt_sync(log->file, eb);
 
+    if (d->read_only)
+        return ERR_OK;
     if (rc == ERR_OK)
         native->synced_batch = MAX(native->synced_batch, batch);
     for (unsigned c = 0; rc == ERR_OK && c < STORE_CLASSES_; c++)
@@ -105,7 +107,8 @@ replay_rewrite(struct replaying *r, uint64_t to, struct errbuf *eb)
     uint64_t from = r->again;
 
     r->again = to;
-    return r->last ? replay_rewrite_range(r->segment, from, to, eb) : ERR_OK;
+    return r->last && !r->disk->read_only ? replay_rewrite_range(r->segment, from, to, eb)
+                                          : ERR_OK;
 }
 
 /* The same for the segment's own header, and for its size. */

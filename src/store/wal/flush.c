@@ -141,9 +141,9 @@ flush_frozen(struct store *d, struct flush *f, struct errbuf *eb)
 
     if (rc != ERR_OK)
         (void)err_set(eb, rc, "index: %s", err_name(rc));
-    if (rc == ERR_OK)
+    if (rc == ERR_OK && !d->read_only)
         rc = sync_cached(d, eb);
-    if (rc == ERR_OK)
+    if (rc == ERR_OK && !d->read_only)
         rc = sync_native(d, &f->checkpoint.log[STORE_NATIVE], eb);
     POINT(INDEX_BEFORE);
     if (rc == ERR_OK)
@@ -159,7 +159,8 @@ flush_frozen(struct store *d, struct flush *f, struct errbuf *eb)
         d->wals->of[c].uncovered -= f->before[c];
         d->wals->of[c].checkpoint = f->checkpoint.log[c];
     }
-    puncher_add(d->puncher, f->garbage, f->garbage_count);
+    if (!d->read_only)
+        puncher_add(d->puncher, f->garbage, f->garbage_count);
     free(f->garbage);
     f->garbage = NULL;
     return ERR_OK;

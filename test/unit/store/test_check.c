@@ -384,7 +384,7 @@ cut_cached_bodies(void *arg)
     lose_block(&lost);
     h = check(&c);
     CHECK_SAYS(h.first, "\"lost\" of bucket 7, segment ");
-    CHECK_SAYS(h.first, "the next start drops it, and it is fetched anew");
+    CHECK_SAYS(h.first, "the next start drops it, and the next read fetches it");
     CHECK(h.faults == 0 && h.notes == 1);
     CHECK_U64(c.objects, 1);
     d = world_open(NULL); /* as the start does */
