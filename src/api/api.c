@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/inline_get.h"
 #include "api/internal.h"
 #include "api/response_cache.h"
 #include "api/signature_cache.h"
@@ -45,10 +46,10 @@ api_new(const struct api_options *o, struct api **out, struct errbuf *eb)
     a->keys = xcalloc(rt_loop_count(), sizeof(struct sigv4_cache *));
     for (unsigned i = 0; i < rt_loop_count(); i++)
         a->keys[i] = sigv4_cache_new();
-    a->signers = xcalloc(rt_loop_count(), sizeof(struct signers *));
+    a->signatures = xcalloc(rt_loop_count(), sizeof(struct signature_cache *));
     for (unsigned i = 0; i < rt_loop_count(); i++)
-        a->signers[i] = signature_cache_new();
-    a->answers = response_cache_new(o->block_cache_bytes);
+        a->signatures[i] = signature_cache_new();
+    a->responses = response_cache_new(o->block_cache_bytes);
     a->trace = trace_new();
     if (o->bench_objects) {
         a->bench = xmalloc(API_BENCH_MAX);
@@ -74,9 +75,9 @@ api_free(struct api **ap)
         sigv4_cache_free(&a->keys[i]);
     free(a->keys);
     for (unsigned i = 0; i < rt_loop_count(); i++)
-        signature_cache_free(&a->signers[i]);
-    free(a->signers);
-    response_cache_free(&a->answers);
+        signature_cache_free(&a->signatures[i]);
+    free(a->signatures);
+    response_cache_free(&a->responses);
     trace_free(&a->trace);
     free(a->bench);
     free(a);
@@ -100,7 +101,7 @@ api_handle(struct http_request *http, void *arg)
     struct request *q;
     enum err rc;
 
-    if (!http->tried && response_cache_serve(arg, http))
+    if (!http->tried && inline_get_cached(arg, http))
         return;
     q = arena_alloc(http->arena, sizeof *q); /* zeros */
     q->api = arg;
@@ -110,7 +111,6 @@ api_handle(struct http_request *http, void *arg)
     q->op = OP_other;
     http->user = q;
     q->map_serial = map_serial(map_now(q->api->options.map));
-    q->response_cache_epoch = response_cache_epoch(q->api->answers);
     rc = query_parse(http->head->query, q->arena, &q->query, &q->fault);
     if (rc == ERR_OK)
         rc = request_split_name(q);
@@ -125,15 +125,15 @@ api_handle(struct http_request *http, void *arg)
 }
 
 static void
-ahead(struct http_request *http, unsigned step, void *arg)
+api_prefetch(struct http_request *http, unsigned step, void *arg)
 {
     response_cache_prefetch(arg, http, step);
 }
 
 static bool
-at_once(struct http_request *http, void *arg)
+api_try_inline(struct http_request *http, void *arg)
 {
-    return response_cache_serve(arg, http) || async_read_begin(arg, http);
+    return inline_get(arg, http);
 }
 
 static void
@@ -151,7 +151,7 @@ static void
 api_on_done(struct http_request *http, const struct http_done *d, void *arg)
 {
     const struct api *a = arg;
-    struct request *q = http->user; /* NULL: response_cache_serve() */
+    struct request *q = http->user; /* NULL: from the response cache */
     struct metric_request m = {
         .op = q != NULL ? q->op : OP_get,
         .status = d->status,
@@ -214,8 +214,8 @@ void
 api_handler(struct api *a, struct http_handler *out)
 {
     *out = (struct http_handler){.handle = api_handle,
-                                 .ahead = ahead,
-                                 .at_once = at_once,
+                                 .prefetch = api_prefetch,
+                                 .try_inline = api_try_inline,
                                  .on_done = api_on_done,
                                  .error_body = error_body,
                                  .is_vital = is_vital,

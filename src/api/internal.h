@@ -10,11 +10,11 @@
 struct api {
     struct api_options options;
     struct span domains[API_DOMAINS_MAX];
-    struct sigv4_cache **keys; /* signing keys, one set a loop */
-    struct signers **signers;  /* one table a loop */
+    struct sigv4_cache **keys;           /* signing keys, one set a loop */
+    struct signature_cache **signatures; /* one table a loop */
     _Atomic bool ready, access_log;
-    _Atomic bool backing_up; /* one backup at a time */
-    struct answers *answers;
+    _Atomic bool backing_up;          /* one backup at a time */
+    struct response_cache *responses; /* NULL without a block cache */
     struct trace *trace;
     char *bench; /* /_/bench/SIZE: bytes to send from; NULL when off */
 };
@@ -85,9 +85,8 @@ struct request {
     enum metric_op op;
     const struct cors_rule *cors; /* its lines go into every answer; NULL: none */
     bool cors_any;                /* it allows every origin */
-    /* As they stood when it began: what was decided by them may be kept (answers.h). */
+    /* As they stood when it began: what was decided by them may be kept (response_cache.h). */
     uint64_t map_serial;
-    uint32_t response_cache_epoch;
 };
 
 /* The one gate: every route but livez and readyz stands behind it. ERR_OK: `caller` is known and has what the route
@@ -113,9 +112,10 @@ struct arena *request_work(struct request *q);
 #define WORK_BYTES_MAX (24u << 20)
 /* The two ids every answer has, and the lines that CORS wants. */
 void request_put_ids(struct request *q);
-/* once.c: a plain GET of a small object that is read from the disk without a fiber: http_defer() has been said. False: the
- * request is as it was. Never switches. */
-bool async_read_begin(struct api *a, struct http_request *http);
+/* x-amz-request-id and x-amz-id-2: the first two lines of every answer; and the id written over that in such lines. */
+#define REQUEST_IDS_LEN 66u
+void request_ids_header(struct http_request *http);
+void request_write_ids(char lines[REQUEST_IDS_LEN], const char id[16]);
 /* gate.c: may this GET have its key, said without a word to whom it may not: false means that the gate is asked. Its name is
  * split. Never switches. */
 bool gate_may_read(struct request *q);

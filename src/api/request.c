@@ -1,6 +1,8 @@
 /* request: what every operation asks of a request, whatever it is: its name, its memory, the headers that each answer has. */
+#include <assert.h>
+#include <string.h>
+
 #include "api/internal.h"
-#include "api/response_cache.h"
 #include "base/mem.h"
 #include "wire/cors.h"
 
@@ -10,6 +12,24 @@ request_work(struct request *q)
     if (q->work == NULL)
         q->work = arena_new(64u << 10, WORK_BYTES_MAX);
     return q->work;
+}
+
+void
+request_write_ids(char lines[REQUEST_IDS_LEN], const char id[16])
+{
+    memcpy(lines + 18, id, 16);
+    memcpy(lines + 48, id, 16);
+}
+
+void
+request_ids_header(struct http_request *http)
+{
+    char lines[] = "x-amz-request-id: ................\r\n"
+                   "x-amz-id-2: ................\r\n";
+
+    static_assert(sizeof lines - 1 == REQUEST_IDS_LEN, "where the ids are");
+    request_write_ids(lines, http->id);
+    http_header_lines(http, (struct span){lines, sizeof lines - 1});
 }
 
 static void
@@ -50,7 +70,7 @@ put_cors_headers(struct request *q)
 void
 request_put_ids(struct request *q)
 {
-    put_request_ids(q->http);
+    request_ids_header(q->http);
     if (q->cors != NULL)
         put_cors_headers(q);
 }

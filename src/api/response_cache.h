@@ -1,39 +1,41 @@
-/* answers: the heads of hot objects of up to 1 MiB, kept rendered, so that a plain GET of one costs neither route, look-up nor
- * formatting (docs/decisions/0004-answers.md).
+/* response_cache: the rendered heads of GETs of objects of up to 1 MiB that the block cache holds (docs/decisions/0004).
  *
- * Each loop keeps its own, keyed by Host and the raw target. Only a GET whose head holds nothing but boring fields (no
- * condition, no range, no unknown name) and no query is kept or served. What was kept is good while the buckets and their
- * settings stand as they stood (map_serial), the row does, and the bytes are in the block cache (object_revalidated_begin): so nobody
- * sees an old answer after anybody saw the new one. An unsigned request is served before all else only with what an unsigned
- * request was given; a signed one after gate and rights, or, when it is signed like one before (signers.h), with what that
- * key was given while users and their rights stood as they stand.
+ * Each loop has a table of its own, keyed by Host and raw target. A cached response says which entry of the object it was
+ * made of and to whom it was given; inline_get.c checks both before it serves it. It is good while the buckets and their
+ * settings (map_serial), the object's entry and, for a signed one, the users (auth_serial) are the same.
  *
- * Any loop; memory of a loop's table is touched as it fills.
+ * Threads: any loop; a table is its loop's alone. Memory: at most 1/8 of the block cache's, touched as the tables fill.
  */
 #pragma once
 #include "api/internal.h"
 #include "object/object.h"
 
-struct answers;
-struct answers *response_cache_new(
-    uint64_t block_cache_bytes);               /* NULL when there is no block cache */
-void response_cache_free(struct answers **ap); /* no request is left */
-/* What an unsigned caller may read has changed otherwise than by a bucket's record. Any thread. */
-void response_cache_forget(struct answers *a);          /* NULL is fine */
-uint32_t response_cache_epoch(const struct answers *a); /* counts that; NULL is fine */
+#define CACHED_RESPONSE_TEXT 672u /* host, target and head */
 
-/* Before response_cache_serve(), in the steps of http_handler.ahead. */
+struct cached_response {
+    struct object_revalidated object; /* what is looked at first is in front */
+    uint64_t map_serial;
+    uint64_t users; /* auth_serial() when `signer` was given it; 0: no signer was */
+    const struct auth_key
+        *signer; /* only compared, and only while `users` is auth_serial() */
+    uint16_t host_len, target_len;
+    uint16_t head_len, lines_at; /* of http_template_make() */
+    bool to_anonymous;           /* an unsigned request was given it */
+    bool on_loopback;            /* which came from there */
+    char text[CACHED_RESPONSE_TEXT];
+} __attribute__((aligned(64)));
+
+struct response_cache;
+struct response_cache *response_cache_new(
+    uint64_t block_cache_bytes);                      /* NULL when that is 0 */
+void response_cache_free(struct response_cache **cp); /* no request is left */
+
+/* The response cached for this Host and target, or NULL. A NULL cache has none. */
+struct cached_response *response_cache_find(struct response_cache *c,
+                                            const struct http_request *http);
+/* The place for it: the one it has, an unused one, or that of another response. NULL: no memory. */
+struct cached_response *response_cache_place(struct response_cache *c,
+                                             const struct http_request *http);
+/* Prefetches what response_cache_find() and the look at the object read, in the steps of http_handler.prefetch. */
 void response_cache_prefetch(const struct api *a, struct http_request *http,
                              unsigned step);
-/* True: the request was answered. May switch then, but never in the HTTP server's at_once. */
-bool response_cache_serve(struct api *a, struct http_request *http);
-/* The same for a request that has passed gate and rights; its bucket is found. */
-bool response_cache_serve_signed(struct request *q);
-/* The head of a 200 stands, nothing of it is sent: keeps it where it is worth it. */
-void response_cache_keep(struct request *q, const struct object_get *get);
-
-/* A GET whose head holds nothing that would change its answer; `signature`: but that it is signed. */
-bool request_is_plain_get(const struct http_request *http, bool with_signature);
-
-/* x-amz-request-id and x-amz-id-2: the first two lines of every answer. */
-void put_request_ids(struct http_request *http);

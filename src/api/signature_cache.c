@@ -8,24 +8,24 @@
 
 #define PLACES 16u
 
-struct signer {
+struct cached_signature {
     uint64_t lines_id; /* 0: nobody */
     uint64_t users;    /* auth_serial() then */
     const struct auth_key *key;
-    struct sigv4_template again;
+    struct sigv4_template template;
 };
-struct signers {
-    struct signer at[PLACES];
+struct signature_cache {
+    struct cached_signature at[PLACES];
 };
 
-struct signers *
+struct signature_cache *
 signature_cache_new(void)
 {
-    return xcalloc(1, sizeof(struct signers));
+    return xcalloc(1, sizeof(struct signature_cache));
 }
 
 void
-signature_cache_free(struct signers **sp)
+signature_cache_free(struct signature_cache **sp)
 {
     if (*sp != NULL)
         hash_wipe(*sp, sizeof **sp);
@@ -33,10 +33,10 @@ signature_cache_free(struct signers **sp)
     *sp = NULL;
 }
 
-static struct signer *
+static struct cached_signature *
 signature_place_of(const struct api *a, uint64_t lines_id)
 {
-    return &a->signers[rt_loop_index()]->at[lines_id % PLACES];
+    return &a->signatures[rt_loop_index()]->at[lines_id % PLACES];
 }
 
 /* The bytes that lines of the same number may differ in. */
@@ -53,7 +53,7 @@ const struct auth_key *
 signature_cache_find(const struct api *a, const struct http_request *http)
 {
     const struct http_head *h = http->head;
-    const struct signer *s = signature_place_of(a, h->lines_id);
+    const struct cached_signature *s = signature_place_of(a, h->lines_id);
     int64_t now_ms;
 
     if (h->lines_id == 0 || s->lines_id != h->lines_id ||
@@ -62,7 +62,7 @@ signature_cache_find(const struct api *a, const struct http_request *http)
     now_ms = (int64_t)(rt_wall_ns() / 1000000u);
     if (s->key->expires_ms != 0 && now_ms >= s->key->expires_ms)
         return NULL;
-    return sigv4_template_verify(&s->again, h->path, signature_of(h), now_ms / 1000)
+    return sigv4_template_verify(&s->template, h->path, signature_of(h), now_ms / 1000)
                ? s->key
                : NULL;
 }
@@ -73,7 +73,7 @@ signature_cache_keep(struct request *q, const struct sigv4_request *req,
 {
     const struct http_head *h = q->http->head;
     const struct sigv4_auth *auth = &q->caller.auth;
-    struct signer *s = signature_place_of(q->api, h->lines_id);
+    struct cached_signature *s = signature_place_of(q->api, h->lines_id);
 
     /* A user with limits comes by the gate each time, where he is counted. */
     if (k->user->meter != NULL)
@@ -83,7 +83,7 @@ signature_cache_keep(struct request *q, const struct sigv4_request *req,
         (s->lines_id == h->lines_id && s->users == auth_serial(q->api->options.auth)))
         return;
     hash_wipe(s, sizeof *s);
-    if (!sigv4_template_make(req, auth, &q->caller.key, q->arena, &s->again))
+    if (!sigv4_template_make(req, auth, &q->caller.key, q->arena, &s->template))
         return;
     s->lines_id = h->lines_id;
     s->users = auth_serial(q->api->options.auth);

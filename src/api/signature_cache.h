@@ -11,9 +11,9 @@
 #pragma once
 #include "api/internal.h"
 
-struct signers;
-struct signers *signature_cache_new(void);
-void signature_cache_free(struct signers **sp); /* NULL is fine */
+struct signature_cache;
+struct signature_cache *signature_cache_new(void);
+void signature_cache_free(struct signature_cache **sp); /* NULL is fine */
 
 /* The key that signed this GET, or NULL: ask the gate. Lent until the fiber switches. */
 const struct auth_key *signature_cache_find(const struct api *a,

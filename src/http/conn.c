@@ -454,7 +454,7 @@ conn_accepted(struct stream *s, void *server)
     conn_count(&l->connections, 1);
     conn_count(&l->idle, 1);
     metric_add(M_CONNECTIONS, IDLE, 1);
-    if (srv->handler.at_once != NULL && srv->options.tls == NULL)
+    if (srv->handler.try_inline != NULL && srv->options.tls == NULL)
         rt_on_inline(s, conn_inline_read, c);
     rt_park(s, deadline_in_ms(srv->options.idle_ms), conn_on_ready, c);
 }

@@ -115,11 +115,11 @@ look_ahead(struct http_loop *l)
 {
     const struct http_handler *h = &l->server->handler;
 
-    if (l->inline_count < 2 || h->ahead == NULL)
+    if (l->inline_count < 2 || h->prefetch == NULL)
         return;
     for (unsigned step = 0; step < HTTP_PREFETCH_STEPS; step++)
         LIST_EACH(&l->heard, each)
-    h->ahead(&LIST_ENTRY(each, struct work, waits)->request, step, h->arg);
+    h->prefetch(&LIST_ENTRY(each, struct work, waits)->request, step, h->arg);
 }
 
 /* Its answer waits, or comes later; or a fiber gives it. */
@@ -130,9 +130,9 @@ inline_answer(struct http_conn *c)
     struct work *w = c->work;
     bool asked = admit_inline(c), answered;
 
-    w->at_once = true;
-    answered = asked && h->at_once(&w->request, h->arg);
-    w->at_once = w->later;
+    w->is_inline = true;
+    answered = asked && h->try_inline(&w->request, h->arg);
+    w->is_inline = w->later;
     if (!answered) {
         undo(w);
         w->tried = asked;
@@ -214,7 +214,7 @@ conn_may_batch_reply(const struct http_conn *c)
 {
     const struct work *w = c->work;
 
-    return c->server->handler.at_once != NULL && c->server->options.tls == NULL &&
+    return c->server->handler.try_inline != NULL && c->server->options.tls == NULL &&
            (rt_others_ready() || !list_empty(&c->loop->waiting)) &&
            !w->reply.close_after && w->body.state == BODY_ENDED &&
            inbuf_here(&w->in) == 0 && !rt_may_have_bytes(c->stream) && !conn_is_ending(c);
@@ -260,7 +260,7 @@ http_defer(struct http_request *r, void (*on_abandon)(struct http_request *r))
 {
     struct work *w = r->conn->work;
 
-    assert(w->at_once);
+    assert(w->is_inline);
     w->later = true;
     w->on_abandon = on_abandon;
     rt_cond_init(&w->deferred_over);
@@ -278,7 +278,7 @@ conn_wait_deferred(struct http_conn *c)
         rc = rt_cond_wait(&w->deferred_over, DEADLINE_NEVER);
     if (!w->later)
         return true;
-    w->later = w->at_once = false;
+    w->later = w->is_inline = false;
     admit_over(c);
     w->on_abandon(&w->request);
     return false;
@@ -291,7 +291,7 @@ http_deferred_done(struct http_request *r, bool answered)
     struct work *w = c->work;
 
     assert(w->later);
-    w->later = w->at_once = false;
+    w->later = w->is_inline = false;
     admit_over(c);
     if (!answered) {
         undo(w);

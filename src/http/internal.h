@@ -70,7 +70,7 @@ struct work {
     struct http_conn *conn; /* whose, while it waits */
     struct list
         waits; /* in loop->heard: read, not asked about; or in loop->waiting: answered, not sent */
-    bool at_once;   /* no fiber yet */
+    bool is_inline; /* no fiber yet */
     bool has_place; /* its handler is over, its answer waits: still counted in flight */
     bool later;     /* the handler will say http_deferred_done() */
     struct rt_cond deferred_over; /* for a fiber that wants the connection meanwhile */

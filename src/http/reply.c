@@ -183,7 +183,7 @@ http_reply_template(struct http_request *r, struct span form, size_t lines_at)
 
     assert(w->reply.state == REPLY_NONE);
     assert(form.len > DATE_AT + DATE_LEN && form.len <= REPLY_LINES_MAX);
-    if (!w->at_once || !w->head.keep_alive || w->head.minor == 0 || r->draining ||
+    if (!w->is_inline || !w->head.keep_alive || w->head.minor == 0 || r->draining ||
         w->head.method != HTTP_METHOD_GET || w->body.state != BODY_ENDED)
         return NULL;
     memcpy(at, form.at, form.len);
@@ -396,7 +396,7 @@ http_reply_last(struct http_request *r, int status)
     struct work *w = r->conn->work;
     enum err rc = build(r->conn, status, 0);
 
-    assert(!w->at_once);
+    assert(!w->is_inline);
     if (rc != ERR_OK)
         return rc;
     w->reply.batched = conn_may_batch_reply(r->conn);
@@ -469,7 +469,7 @@ begin_from_template(struct http_conn *c, int status, int64_t length)
 {
     struct work *w = c->work;
 
-    assert(w->at_once && status == 200);
+    assert(w->is_inline && status == 200);
     w->reply.status = status;
     w->reply.length = length;
     w->reply.state = REPLY_HELD;
@@ -493,9 +493,9 @@ http_reply_zero_copy(struct http_request *r, int status, const struct span *piec
     w->reply.release = release;
     w->reply.release_arg = arg;
     rc = w->reply.head.len > 0 ? begin_from_template(c, status, (int64_t)len)
-         : w->at_once          ? build(c, status, (int64_t)len)
+         : w->is_inline        ? build(c, status, (int64_t)len)
                                : reply_with(c, status, pieces, count, len);
-    if (rc != ERR_OK || !w->at_once) {
+    if (rc != ERR_OK || !w->is_inline) {
         reply_release(w);
         return rc;
     }

@@ -140,7 +140,7 @@ work_acquire(struct http_loop *l)
     memset(&w->reply, 0, sizeof w->reply);
     list_init(&w->link);
     list_init(&w->waits);
-    w->at_once = w->later = w->tried = w->has_place = false;
+    w->is_inline = w->later = w->tried = w->has_place = false;
     inbuf_init(&w->in, l->server->options.buffer_bytes);
     w->arena = arena_new(4096, l->server->options.arena_bytes);
     w->reply.lines_at = xmalloc(REPLY_PREFIX_MAX + REPLY_LINES_MAX);

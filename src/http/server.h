@@ -37,8 +37,9 @@ struct http_request {
     bool draining;     /* the server is on its way out: the handler may answer 503 */
     bool tried;        /* `at_once` has been asked and said no */
     uint64_t began_ns; /* rt_now_ns() when the head was whole */
-    uint64_t ahead;    /* the handler's own, for `ahead` and `at_once`; 0 at first */
-    void *user;        /* the handler's own; NULL at first; on_done sees it */
+    uint64_t
+        handler_hash; /* the handler's own, for `prefetch` and `try_inline`; 0 at first */
+    void *user;       /* the handler's own; NULL at first; on_done sees it */
     struct http_conn *conn;
 };
 
@@ -56,10 +57,10 @@ struct http_handler {
     void (*handle)(struct http_request *r, void *arg);
     /* Of several requests that `at_once` is asked about next, each HTTP_PREFETCH_STEPS times, one step for all of them before the
      * next: asks for the memory it will look at, and does nothing else. NULL: none. Must not switch. */
-    void (*ahead)(struct http_request *r, unsigned step, void *arg);
+    void (*prefetch)(struct http_request *r, unsigned step, void *arg);
     /* May answer a request whose head is like one before, by http_reply_zero_copy(), before there is a fiber for it. True: it
      * did, or it has said http_defer(). False: nothing is done yet, `handle` is asked. NULL: none. Must not switch. */
-    bool (*at_once)(struct http_request *r, void *arg);
+    bool (*try_inline)(struct http_request *r, void *arg);
     /* After each request that reached `handle`, or was answered at once; NULL is fine. Must not switch. */
     void (*on_done)(struct http_request *r, const struct http_done *d, void *arg);
     /* Writes the body of an answer this room gives by itself (framing, limits, busy, no

@@ -1,5 +1,5 @@
 /* get: GET and HEAD of objects: conditions, ranges, then the body piece by piece. */
-#include "api/response_cache.h"
+#include "api/inline_get.h"
 #include "api/s3/s3.h"
 #include "base/mem.h"
 #include "base/num.h"
@@ -358,7 +358,7 @@ s3_get_object(struct request *q)
     if (rc == ERR_OK) {
         get_put_head(q, &asked, info, &range, status);
         if (status == 200)
-            response_cache_keep(q, get);
+            inline_get_keep(q, get);
         rc = http_reply_begin(q->http, status, (int64_t)range.len);
         rc = rc == ERR_OK ? get_send_body(q, get, piece) : ERR_OK;
     }

@@ -1,7 +1,7 @@
 /* route: which operation a request means. Method, level and sub-resource choose a row of one table. */
 #include <string.h>
 
-#include "api/response_cache.h"
+#include "api/inline_get.h"
 #include "api/s3/s3.h"
 #include "base/mem.h"
 
@@ -252,7 +252,7 @@ s3_run_route(struct request *q)
         if (rc != ERR_OK)
             return rc;
     }
-    if (response_cache_serve_signed(q))
+    if (inline_get_authorized(q))
         return ERR_OK;
     return r->run(q);
 }

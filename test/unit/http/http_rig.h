@@ -27,7 +27,7 @@ struct rig {
     enum err last_error;    /* of a read or write inside the handler */
     struct rt_cond release; /* wakes /wait */
     unsigned waiting;
-    unsigned at_once, lent,
+    unsigned answered_inline, lent,
         released;       /* answers given without a fiber; of /lent/N: lent, given back */
     unsigned abandoned; /* of these */
     unsigned looked_ahead;      /* last steps of app_ahead() */
@@ -158,18 +158,18 @@ app_ahead(struct http_request *r, unsigned step, void *arg)
     struct rig *rig = arg;
 
     CHECK(rt_self() == NULL && !r->tried);
-    CHECK_U64(r->ahead, step);
-    r->ahead = step + 1;
+    CHECK_U64(r->handler_hash, step);
+    r->handler_hash = step + 1;
     rig->looked_ahead += step + 1 == HTTP_PREFETCH_STEPS;
 }
 
 static bool
-app_at_once(struct http_request *r, void *arg)
+app_try_inline(struct http_request *r, void *arg)
 {
     struct rig *rig = arg;
 
     CHECK(rt_self() == NULL && !r->tried);
-    CHECK(r->ahead == 0 || r->ahead == HTTP_PREFETCH_STEPS);
+    CHECK(r->handler_hash == 0 || r->handler_hash == HTTP_PREFETCH_STEPS);
     if (span_starts(r->head->path, SPAN("/later/")) && rig->later == NULL) {
         rig->later = r;
         r->user = rig;
@@ -178,7 +178,7 @@ app_at_once(struct http_request *r, void *arg)
     }
     if (!span_starts(r->head->path, SPAN("/lent/")))
         return false;
-    rig->at_once++;
+    rig->answered_inline++;
     app_lend(r, rig);
     return true;
 }
@@ -292,8 +292,8 @@ rig_main(void *arg)
 {
     struct rig *rig = arg;
     struct http_handler h = {.handle = app_handle,
-                             .ahead = app_ahead,
-                             .at_once = app_at_once,
+                             .prefetch = app_ahead,
+                             .try_inline = app_try_inline,
                              .on_done = app_done,
                              .is_vital = app_is_vital,
                              .arg = rig};

@@ -85,7 +85,7 @@ one_after_the_other(struct rig *rig)
     unsigned before;
 
     get_known(w);
-    before = rig->at_once;
+    before = rig->answered_inline;
     for (unsigned i = 0; i < 100; i++) {
         char text[64];
 
@@ -96,7 +96,7 @@ one_after_the_other(struct rig *rig)
         CHECK(rig->last_whole);
     }
     /* The simulator delivers in pieces, and a head in pieces is for a fiber. */
-    CHECK(rig->engine == RT_SIM ? rig->at_once > before : rig->at_once - before == 100);
+    CHECK(rig->engine == RT_SIM ? rig->answered_inline > before : rig->answered_inline - before == 100);
     CHECK_U64(rig->done, 103);
     CHECK_U64(rig->released, rig->lent);
     leave(&w);
@@ -196,7 +196,7 @@ test_more_than_fits(void)
 }
 
 static void
-many_at_once(struct rig *rig)
+many_together(struct rig *rig)
 {
     struct raw *w[CROWD];
 
@@ -217,9 +217,9 @@ many_at_once(struct rig *rig)
 }
 
 static void
-test_many_at_once(void)
+test_many_together(void)
 {
-    rig_everywhere(&usual, many_at_once);
+    rig_everywhere(&usual, many_together);
 }
 
 static void
@@ -234,7 +234,7 @@ close_is_heard(struct rig *rig)
         CHECK(w->ended);
         leave(&w);
     }
-    CHECK(rig->at_once >= 1);
+    CHECK(rig->answered_inline >= 1);
 }
 
 static void
@@ -606,7 +606,7 @@ main(int argc, char **argv)
     RUN(test_several_in_one_send);
     RUN(test_in_pieces);
     RUN(test_more_than_fits);
-    RUN(test_many_at_once);
+    RUN(test_many_together);
     RUN(test_close_is_heard);
     RUN(test_idle_ends);
     RUN(test_drain_ends);

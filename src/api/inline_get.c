@@ -1,0 +1,249 @@
+#include "api/inline_get.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "api/response_cache.h"
+#include "api/s3/s3.h"
+#include "api/signature_cache.h"
+#include "base/metrics.h"
+
+/* ---- plain? ---- */
+
+/* Fields that change nothing of a GET's answer. Connection and its like are the HTTP server's. */
+#define BIT(f) (UINT64_C(1) << HTTP_##f)
+#define PLAIN_FIELDS                                                                     \
+    (BIT(HOST) | BIT(USER_AGENT) | BIT(ACCEPT) | BIT(ACCEPT_ENCODING) |                  \
+     BIT(CONNECTION) | BIT(KEEP_ALIVE) | BIT(CACHE_CONTROL) |                            \
+     BIT(AMZ_SDK_INVOCATION_ID) | BIT(AMZ_SDK_REQUEST))
+#define SIGNATURE_FIELDS                                                                 \
+    (BIT(AUTHORIZATION) | BIT(AMZ_DATE) | BIT(DATE) | BIT(AMZ_CONTENT_SHA256) |          \
+     BIT(AMZ_SECURITY_TOKEN))
+
+static bool
+is_signed(const struct http_request *http)
+{
+    return (http->head->seen & BIT(AUTHORIZATION)) != 0;
+}
+
+static bool
+is_plain(const struct http_request *http)
+{
+    const struct http_head *h = http->head;
+    uint64_t allowed = is_signed(http) ? PLAIN_FIELDS | SIGNATURE_FIELDS : PLAIN_FIELDS;
+
+    return h->method == HTTP_METHOD_GET && (h->seen & ~allowed) == 0 &&
+           h->unknown_count == 0 && h->query.at == NULL && h->body_length == 0 &&
+           !http->draining && h->host.len + h->target.len < CACHED_RESPONSE_TEXT / 2;
+}
+
+/* ---- from the response cache ---- */
+
+static void
+release_object(void *held)
+{
+    object_revalidated_end(held);
+}
+
+/* The cached head with the ids of this request; on a connection that does not stay, its lines alone. */
+static void
+put_cached_head(struct http_request *http, const struct cached_response *k)
+{
+    struct span head = {k->text + k->host_len + k->target_len, k->head_len};
+    char *lines = http_reply_template(http, head, k->lines_at);
+
+    if (lines != NULL) {
+        request_write_ids(lines, http->id);
+        return;
+    }
+    request_ids_header(http);
+    head = span_from(head, k->lines_at + REQUEST_IDS_LEN);
+    http_header_lines(http, (struct span){head.at, head.len - 2}); /* its empty line */
+}
+
+static bool
+serve_cached(struct api *a, struct http_request *http, struct cached_response *k)
+{
+    struct store_pinned *held = arena_alloc(http->arena, sizeof *held);
+
+    if (k->map_serial != map_serial(map_now(a->options.map)) ||
+        !object_revalidated_begin(a->options.object, &k->object, held))
+        return false;
+    metric_add(M_RESPONSE_CACHE_HITS, 0, 1);
+    put_cached_head(http, k);
+    http_reply_headroom(http, held->front);
+    /* An error means that the client is gone. */
+    (void)!http_reply_zero_copy(http, 200, held->pieces, held->count, release_object,
+                                held);
+    return http_reply_began(http);
+}
+
+/* An unsigned request: an unsigned one from there was given it. A signed one: its signature is right, and its key was. */
+static bool
+was_given_to(const struct api *a, const struct http_request *http,
+             const struct cached_response *k)
+{
+    if (!is_signed(http))
+        return k->to_anonymous && k->on_loopback == http->is_loopback;
+    return k->users != 0 && k->users == auth_serial(a->options.auth) &&
+           k->signer == signature_cache_find(a, http);
+}
+
+static bool
+find_and_serve(struct api *a, struct http_request *http)
+{
+    struct cached_response *k = response_cache_find(a->responses, http);
+
+    return k != NULL && was_given_to(a, http, k) && serve_cached(a, http, k);
+}
+
+bool
+inline_get_cached(struct api *a, struct http_request *http)
+{
+    return is_plain(http) && find_and_serve(a, http);
+}
+
+/* The caller has passed the gate: the next time the signature is enough. */
+static void
+keep_signer(struct cached_response *k, const struct caller *caller)
+{
+    k->signer = caller->signed_request ? caller->signer : NULL;
+    k->users = caller->signed_request ? caller->users : 0;
+}
+
+bool
+inline_get_authorized(struct request *q)
+{
+    struct cached_response *k = NULL;
+
+    if (q->caller.signed_request && is_plain(q->http))
+        k = response_cache_find(q->api->responses, q->http);
+    if (k == NULL)
+        return false;
+    keep_signer(k, &q->caller);
+    return serve_cached(q->api, q->http, k);
+}
+
+void
+inline_get_keep(struct request *q, const struct object_get *get)
+{
+    const struct http_head *h = q->http->head;
+    size_t names = h->host.len + h->target.len, len, lines_at;
+    struct object_revalidated object;
+    char head[CACHED_RESPONSE_TEXT];
+    struct cached_response *k;
+
+    if (q->api->responses == NULL || !is_plain(q->http) ||
+        http_header_text(q->http).len < REQUEST_IDS_LEN ||
+        !object_revalidated_keep(get, &object))
+        return;
+    len = http_template_make(q->http, object.place.size, head, sizeof head - names,
+                             &lines_at);
+    k = len > 0 ? response_cache_place(q->api->responses, q->http) : NULL;
+    if (k == NULL)
+        return;
+    assert(lines_at + REQUEST_IDS_LEN < len);
+    k->object = object;
+    k->map_serial = q->map_serial;
+    k->host_len = (uint16_t)h->host.len;
+    k->target_len = (uint16_t)h->target.len;
+    k->head_len = (uint16_t)len;
+    k->lines_at = (uint16_t)lines_at;
+    k->to_anonymous = !q->caller.signed_request;
+    k->on_loopback = q->http->is_loopback;
+    keep_signer(k, &q->caller);
+    memcpy(k->text, h->host.at, h->host.len);
+    memcpy(k->text + h->host.len, h->target.at, h->target.len);
+    memcpy(k->text + names, head, len);
+}
+
+/* ---- from the disk ---- */
+
+struct async_get {
+    struct object_async_read get;
+    struct request q;
+    struct object_info info;
+};
+
+static void
+async_end(void *async)
+{
+    struct async_get *g = async;
+
+    object_async_read_end(&g->get);
+    map_bucket_drop(&g->q.bucket);
+}
+
+static bool
+async_reply(struct async_get *g, struct span body)
+{
+    struct http_request *http = g->q.http;
+
+    object_async_read_info(&g->get, &g->info);
+    s3_put_found_headers(&g->q, &g->info);
+    /* What is before the body in the buffer was read, verified, and is needed no more. */
+    http_reply_headroom(http, (size_t)(body.at - g->get.at.at.buf->at));
+    return http_reply_zero_copy(http, 200, &body, 1, async_end, g) == ERR_OK;
+}
+
+static void
+async_on_done(struct store_async_read *read, bool good)
+{
+    struct async_get *g = CONTAINER_OF(read, struct async_get, get.at.at);
+    struct http_request *http = g->q.http;
+
+    if (good)
+        good = async_reply(g, read->bytes); /* what could not be sent was released */
+    else
+        async_end(g);
+    http_deferred_done(http, good);
+}
+
+/* A disk that does not answer holds up neither the end of a server nor that of a connection. */
+static void
+async_on_abandon(struct http_request *http)
+{
+    struct async_get *g = CONTAINER_OF((struct request *)http->user, struct async_get, q);
+
+    store_async_read_abandon(&g->get.at.at);
+    async_end(g);
+}
+
+/* Its bucket and key, which the caller may read. */
+static bool
+async_find(struct async_get *g)
+{
+    struct request *q = &g->q;
+    const struct map_bucket *b;
+
+    if (request_split_name(q) != ERR_OK || !q->front->serves_objects ||
+        q->name.key.len == 0 || !gate_may_read(q))
+        return false;
+    b = map_bucket_find(map_now(q->api->options.map), q->name.bucket);
+    if (b == NULL)
+        return false;
+    q->bucket = map_bucket_ref(b);
+    if (object_async_read_begin(q->api->options.object, b, q->name.key, &g->get))
+        return true;
+    map_bucket_drop(&q->bucket);
+    return false;
+}
+
+bool
+inline_get(struct api *a, struct http_request *http)
+{
+    struct async_get *g;
+
+    if (!is_plain(http))
+        return false;
+    if (find_and_serve(a, http))
+        return true;
+    g = arena_alloc(http->arena, sizeof *g);
+    g->q = (struct request){.api = a, .http = http, .arena = http->arena, .op = OP_get};
+    g->get.at.at.on_done = async_on_done;
+    if (!async_find(g))
+        return false;
+    http->user = &g->q;
+    http_defer(http, async_on_abandon);
+    return true;
+}
