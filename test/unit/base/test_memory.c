@@ -117,7 +117,7 @@ test_errors(void)
     CHECK(err_errno(&eb, ERR_IO, 2, "open \"%s\"", "f") == ERR_IO);
     CHECK_SAYS(eb.text, "open \"f\": No such file");
     CHECK(err_set(NULL, ERR_BUSY, "nobody reads this") == ERR_BUSY);
-    CHECK_STR(err_name(ERR_NOT_IMPLEMENTED), "NOT_BUILT");
+    CHECK_STR(err_name(ERR_NOT_IMPLEMENTED), "NOT_IMPLEMENTED");
     CHECK(err_http_status(ERR_BUSY) == 503 && err_may_retry(ERR_BUSY) &&
           !err_may_retry(ERR_CORRUPT));
     memset(longer, 'z', sizeof longer - 1);
