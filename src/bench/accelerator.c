@@ -104,7 +104,7 @@ cut_piece(struct accelerator *a, struct train_piece *out, uint64_t *batch)
 
 /* Until it works. False: the run is over. */
 static bool
-fetch(struct accelerator *a, const struct train_piece *p)
+accelerator_fetch(struct accelerator *a, const struct train_piece *p)
 {
     struct run *r = a->run;
 
@@ -168,7 +168,7 @@ read_on(void *arg)
             a->dry = true;
             break;
         }
-        if (!fetch(a, &p))
+        if (!accelerator_fetch(a, &p))
             break;
         came(a, batch, p.samples);
     }
@@ -289,8 +289,10 @@ run_here(const struct train_options *o, struct train_result *out, struct errbuf 
     if (r.rc == ERR_OK && rt_cancelled())
         r.rc = ERR_CANCELLED;
     if (r.rc == ERR_BUSY && out->errors == 0)
-        return err_set(eb, r.rc, "%u accelerators with %u readers each are too many here",
-                       o->accelerators, o->readers);
+        return err_set(
+            eb, r.rc,
+            "%u accelerators with %u readers each exceed the fibers of this client",
+            o->accelerators, o->readers);
     if (r.rc != ERR_OK && r.rc != ERR_CANCELLED && eb != NULL)
         *eb = out->first_error;
     return r.rc;

@@ -22,20 +22,20 @@ static const struct flag flags[] = {
     {"size", 's', "SIZES", "4KiB unless given; 1KiB-1MiB, or a mix: 4KiB:70,1MiB:30",
      false},
     {"concurrency", 'c', "N", "requests at a time, 1 to 1024; 16 unless given", false},
-    {"rate", 0, "N", "requests a second, due at their time whatever the others do",
-     false},
-    {"duration", 'd', "TIME", "how long; 10s unless given or counted", false},
-    {"count", 'n', "N", "how many, instead of how long", false},
+    {"rate", 0, "N", "requests a second, on a fixed schedule (open loop)", false},
+    {"duration", 'd', "TIME", "duration; default 10s, or until --count", false},
+    {"count", 'n', "N", "number of requests instead of a duration", false},
     {"epochs", 'e', "N", "get: each object once in random order, N times over", false},
     {"mix", 0, "SHARES", "mixed: get=60,put=20,head=10,list=5,delete=5 unless given",
      false},
-    {"objects", 0, "N", "objects to make first for get, list and mixed; 1000", false},
-    {"seed", 0, "N", "the same order again", false},
+    {"objects", 0, "N", "objects to create first for get, list and mixed; default 1000",
+     false},
+    {"seed", 0, "N", "seed of the random order", false},
     {"pid", 0, "PID", "the server's process, when it is on this machine: its CPU seconds",
      false},
-    {"existing", 0, NULL, "get and list: what is under the prefix; nothing is made",
+    {"existing", 0, NULL, "get and list: use the objects under the prefix, create none",
      false},
-    {"keep", 0, NULL, "leave the objects that were made", false},
+    {"keep", 0, NULL, "keep the objects that were created", false},
     SESSION_FLAGS,
     {NULL, 0, NULL, NULL, false},
 };
@@ -422,8 +422,7 @@ bench_prepare(struct bench *b, struct errbuf *eb)
         rc = list_pages(b->s, b->place.bucket, b->place.key, SPAN(""), bench_on_entry, b,
                         eb);
         if (rc == ERR_OK && b->key_count == 0)
-            rc = err_set(eb, ERR_NOT_FOUND, "there is nothing under \"%s\"",
-                         b->place.text);
+            rc = err_set(eb, ERR_NOT_FOUND, "no objects under \"%s\"", b->place.text);
         return rc;
     }
     if (b->op == PUT)
@@ -566,7 +565,7 @@ bench_print_table(const struct bench *b, const struct load_result *r)
 }
 
 static enum err
-measure(struct bench *b, struct load_result *r, struct errbuf *eb)
+bench_measure(struct bench *b, struct load_result *r, struct errbuf *eb)
 {
     static load_step *const steps[] = {
         [GET] = get_one, [PUT] = put_one, [LIST] = list_one, [MIXED] = mixed_one};
@@ -603,14 +602,15 @@ bench_act(struct session *s)
     r = xcalloc(1, sizeof *r);
     rc = bench_prepare(&b, &s->eb);
     if (rc == ERR_OK)
-        rc = measure(&b, r, &s->eb);
+        rc = bench_measure(&b, r, &s->eb);
     if (rc == ERR_OK && s->json)
         bench_print_json(&b, r);
     else if (rc == ERR_OK)
         bench_print_table(&b, r);
     code = rc != ERR_OK ? session_fail(s, rc) : r->errors > 0 ? EXIT_DIFFERS : EXIT_OK_;
     if (clean_up(&b, &left) != ERR_OK) {
-        fprintf(stderr, "forebay: what was made under \"%s\" is not all gone: %s\n",
+        fprintf(stderr,
+                "forebay: some objects created under \"%s\" could not be deleted: %s\n",
                 b.made.prefix, left.text);
         code = code == EXIT_OK_ ? EXIT_DIFFERS : code;
     }

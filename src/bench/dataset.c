@@ -86,9 +86,9 @@ dataset_on_entry(void *arg, const struct s3xml_list_entry *e)
 static enum err
 not_empty(const struct dataset *d, struct session *s, const char *where)
 {
-    return d->count > 0 ? ERR_OK
-                        : err_set(&s->eb, ERR_NOT_FOUND,
-                                  "there is nothing to read under \"%s\"", where);
+    return d->count > 0
+               ? ERR_OK
+               : err_set(&s->eb, ERR_NOT_FOUND, "no objects to read under \"%s\"", where);
 }
 
 enum err

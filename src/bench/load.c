@@ -102,7 +102,8 @@ load_run(const struct load_options *o, load_step *step, void *arg,
     rt_group_join(&group);
     out->seconds = (double)(rt_now_ns() - began) / 1e9;
     if (rc != ERR_OK)
-        return err_set(eb, rc, "%u workers at once are too many here", o->concurrency);
+        return err_set(eb, rc, "%u concurrent workers exceed the fibers of this client",
+                       o->concurrency);
     if (l.rc == ERR_OK || (out->done > 0 && out->errors <= LOAD_ERRORS_MAX))
         return ERR_OK;
     if (eb != NULL)

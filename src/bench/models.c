@@ -38,7 +38,7 @@ model_of(struct models *m, struct span name, struct errbuf *eb)
 
 /* A number, or a text: "47.55", and of what is `bytes` "150KB". */
 static enum err
-number(const struct toml_value *v, bool bytes, double *out, struct errbuf *eb)
+models_number(const struct toml_value *v, bool bytes, double *out, struct errbuf *eb)
 {
     char text[32], *end = text;
     uint64_t n = 0;
@@ -125,7 +125,7 @@ models_on_value(const char *key, const struct toml_value *v, void *arg, struct e
     for (unsigned i = 0; i < ARRAY_LEN(fields); i++) {
         if (strcmp(dot + 1, fields[i].name) != 0)
             continue;
-        rc = number(v, fields[i].bytes, &n, eb);
+        rc = models_number(v, fields[i].bytes, &n, eb);
         if (rc == ERR_OK && !(n >= fields[i].least && n <= fields[i].most))
             rc = err_set(eb, ERR_BAD_REQUEST, "expected %g to %g", fields[i].least,
                          fields[i].most);

@@ -260,7 +260,7 @@ probe_disk(const char *path, uint64_t ms, double *bytes_s, struct errbuf *eb)
         if (rc != ERR_OK)
             *eb = d->eb;
         else if (d->bytes == 0)
-            rc = err_set(eb, ERR_NOT_FOUND, "\"%s\" has nothing but zeros", path);
+            rc = err_set(eb, ERR_NOT_FOUND, "\"%s\" contains only zeros", path);
     }
     for (uint32_t i = 0; i < d->count; i++)
         rt_file_close(&d->files[i]);

@@ -20,10 +20,10 @@ static const struct {
 } ceilings[CEILINGS_] = {
     [CEILING_NETWORK] = {"network", "network", "The network limits this run",
                          "a faster network, or fewer bytes a sample"},
-    [CEILING_PATH] = {"path", "path", "The way to the server limits this run",
+    [CEILING_PATH] = {"path", "path", "The path to the server limits this run",
                       "compare the CPU of both ends, then the network"},
     [CEILING_DISK] = {"disks", "disk", "The server's disks limit this run",
-                      "more disks, or more memory for what is read again"},
+                      "more disks, or more memory for objects that are read again"},
     [CEILING_SERVER_CPU] = {"server CPU", "server_cpu",
                             "The server's CPU limits this run",
                             "more cores for the server; no TLS where none is needed"},
@@ -37,7 +37,7 @@ static const struct {
                          "What stands behind the server limits this run",
                          "read the set once before training: forebay prefetch"},
     [CEILING_IN_FLIGHT] = {"in flight", "in_flight",
-                           "Too few requests at a time limit this run",
+                           "Too few concurrent requests limit this run",
                            "more readers: --readers, or larger requests: --request"},
 };
 

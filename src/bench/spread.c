@@ -40,7 +40,8 @@ run_part(void *arg)
     enum err rc = rt_call_cancellable(p->i % s->loops, run_there, p);
 
     if (rc == ERR_BUSY)
-        rc = err_set(&p->eb, rc, "%u at once are too many here", p->i + 1);
+        rc = err_set(&p->eb, rc, "%u concurrent tasks exceed the fibers of this client",
+                     p->i + 1);
     rc = rc == ERR_OK ? p->rc : rc;
     if (rc == ERR_OK || s->rc != ERR_OK)
         return;
@@ -63,7 +64,8 @@ spread_run(unsigned count, unsigned loops, spread_fn *fn, void *arg, struct errb
         parts[i] = (struct part){.spread = &s, .i = i};
         rc = rt_group_start(&s.group, run_part, &parts[i]);
         if (rc != ERR_OK) {
-            s.rc = err_set(&s.eb, rc, "%u at once are too many here", count);
+            s.rc = err_set(&s.eb, rc,
+                           "%u concurrent tasks exceed the fibers of this client", count);
             rt_group_cancel(&s.group);
         }
     }

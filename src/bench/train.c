@@ -305,7 +305,7 @@ loops_of(const struct train *t)
 }
 
 static enum exit_code
-act(struct session *s)
+train_act(struct session *s)
 {
     struct train *t = xcalloc(1, sizeof *t);
     enum exit_code code;
@@ -339,7 +339,8 @@ act(struct session *s)
     code = rc == ERR_OK ? EXIT_OK_ : session_fail(s, rc);
     if (!t->keep && t->set.made.s != NULL &&
         made_remove(&t->set.made, &s->eb) != ERR_OK) {
-        fprintf(stderr, "forebay: what was made under \"%s\" is not all gone: %s\n",
+        fprintf(stderr,
+                "forebay: some objects created under \"%s\" could not be deleted: %s\n",
                 t->set.made.prefix, s->eb.text);
         code = code == EXIT_OK_ ? EXIT_DIFFERS : code;
     }
@@ -364,7 +365,7 @@ print_models(void)
 }
 
 static enum exit_code
-run(const struct args *a)
+bench_train_run(const struct args *a)
 {
     struct errbuf eb = {{0}};
     const char *loops = args_value(a, "loops");
@@ -380,6 +381,6 @@ run(const struct args *a)
     if (loops != NULL && num_u64(span_of(loops), &wanted) != ERR_OK)
         wanted = 1;                                 /* act() says what is wrong */
     wanted = MIN(MAX(wanted, 2u), TRAIN_LOOPS_MAX); /* loopback is measured by two */
-    return session_run_wide(a, act, (unsigned)wanted, CONNECTIONS_MAX);
+    return session_run_wide(a, train_act, (unsigned)wanted, CONNECTIONS_MAX);
 }
-const struct cli_verb bench_train = {&train_verb, run};
+const struct cli_verb bench_train = {&train_verb, bench_train_run};

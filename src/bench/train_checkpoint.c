@@ -176,8 +176,9 @@ train_checkpoint_print(const struct train *t, const struct checkpoint *c,
 
     for (unsigned i = 0; i < 2; i++)
         print_phase(c, &phases[i], stdout);
-    printf("\n%-13s%s came back as they were written\n", "content",
-           num_size_text(phases[1].verified, whole));
+    printf("\n"
+           "%-13s%s read back unchanged\n",
+           "content", num_size_text(phases[1].verified, whole));
     printf("%-13s%s of %s, %u of %u ranks, %u of %u runs%s; no result of the field's "
            "benchmark\n",
            "scaled", num_size_text(c->share_bytes * c->ranks, whole),
@@ -317,7 +318,8 @@ train_remove(const struct train *t, struct checkpoint *c)
 
     if (t->keep || made_remove(&c->made, &eb) == ERR_OK)
         return;
-    fprintf(stderr, "forebay: what was made under \"%s\" is not all gone: %s\n",
+    fprintf(stderr,
+            "forebay: some objects created under \"%s\" could not be deleted: %s\n",
             c->made.prefix, eb.text);
 }
 

@@ -156,7 +156,7 @@ print_epochs(const struct train *t, FILE *out)
 
 /* Where this is less than the method asks for. */
 static void
-scaled(const struct train *t, struct buf *out)
+train_report_scaled(const struct train *t, struct buf *out)
 {
     const struct train_trial *b = t->best != NULL ? t->best : t->reported;
     double steps = (double)t->set.samples / t->profile.batch / b->accelerators;
@@ -215,7 +215,7 @@ train_print(const struct train *t, FILE *out)
             "data", t->set.count, num_size_text(t->set.bytes, data), t->readers,
             t->prefetch, (double)t->duration_ms / 1000);
     buf_init(&text, KIB(64));
-    scaled(t, &text);
+    train_report_scaled(t, &text);
     fprintf(out, "%-13s%.*s\n", "scaled", SPAN_ARG(buf_span(&text)));
     buf_clear(&text);
     print_epochs(t, out);
@@ -332,7 +332,7 @@ json_more(struct json *j, const struct train *t)
             json_f64(j, widths[i].json, share_of(t, t->best, widths[i].ceiling));
     json_end(j);
     buf_init(&text, KIB(4));
-    scaled(t, &text);
+    train_report_scaled(t, &text);
     json_span(j, "scaled", buf_span(&text));
     buf_fini(&text);
 }

@@ -26,5 +26,6 @@ admin_list(struct session *s, struct span answer, const char *name, json_t **doc
         return ERR_OK;
     json_decref(*doc);
     *doc = NULL;
-    return err_set(&s->eb, ERR_BACKEND, "the server's answer is no list of %s", name);
+    return err_set(&s->eb, ERR_BACKEND, "the server's response is not a list of %s",
+                   name);
 }

@@ -82,7 +82,7 @@ archive_flush(struct archive_out *o, struct errbuf *eb)
     else
         rc = rt_blocking(write_work, &j, DEADLINE_NEVER);
     if (rc == ERR_OK && j.error != 0)
-        rc = err_errno(eb, ERR_CLOSED, j.error, "standard output takes no more");
+        rc = err_errno(eb, ERR_CLOSED, j.error, "standard output is closed or full");
     o->at += o->len;
     o->len = 0;
     return rc;

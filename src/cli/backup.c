@@ -27,7 +27,7 @@ static const char *const examples[] = {
 };
 static const struct verb verb = {
     .name = "backup",
-    .summary = "write all that lives only in a running node into one tar",
+    .summary = "write everything that lives only in a running node into one tar",
     .arguments = "TARGET",
     .least = 1,
     .most = 1,

@@ -32,11 +32,10 @@ static const struct verb verb = {
     .arguments = "",
     .examples = examples,
     .flags = flags,
-    .more =
-        "A line is what would follow `forebay`: cp, mv, rm, cat, stat, sync ... Words "
-        "are "
-        "cut as a shell cuts them. The lines\nrun in no certain order, so none may need "
-        "another; where and as whom is batch's own. # begins a comment."};
+    .more = "A line is a command without `forebay`: cp, mv, rm, cat, stat, "
+            "sync ... Words are split as in a shell. Lines run\n"
+            "concurrently in no fixed order, so none may depend on another; "
+            "server and keys are those of batch. # begins a comment."};
 
 /* Only verbs that talk to a server, and ask nobody. */
 static const char *const allowed[] = {"cp", "mv",   "put", "get",  "rm",   "cat", "head",
@@ -94,7 +93,7 @@ run_words(int count, char **words, struct errbuf *eb)
     for (size_t i = 0; i < ARRAY_LEN(allowed); i++)
         may = may || strcmp(words[0], allowed[i]) == 0;
     if (!may) {
-        err_set(eb, ERR_BAD_REQUEST, "\"%.64s\" cannot stand in a batch", words[0]);
+        err_set(eb, ERR_BAD_REQUEST, "\"%.64s\" cannot be used in a batch", words[0]);
         return EXIT_USAGE;
     }
     v = verbs_find(count, words, &used, eb);
@@ -103,7 +102,7 @@ run_words(int count, char **words, struct errbuf *eb)
         return EXIT_USAGE;
     if (args.help) {
         args_fini(&args);
-        err_set(eb, ERR_BAD_REQUEST, "--help cannot stand in a batch");
+        err_set(eb, ERR_BAD_REQUEST, "--help cannot be used in a batch");
         return EXIT_USAGE;
     }
     code = v->run(&args);
@@ -134,7 +133,7 @@ run_line(struct batch *b, char *line, uint64_t number)
     if (b->failed++ == 0)
         b->code = code;
     fprintf(stderr, "forebay: line %" PRIu64 ": %s\n", number,
-            eb.text[0] != '\0' ? eb.text : "failed, as said above");
+            eb.text[0] != '\0' ? eb.text : "failed, see above");
     if (!args_has(b->s->args, "keep-going"))
         b->over = true;
 }
@@ -185,8 +184,8 @@ batch_act(struct session *s)
 }
 
 static enum exit_code
-run(const struct args *a)
+batch_run(const struct args *a)
 {
     return session_run(a, batch_act, NULL);
 }
-const struct cli_verb cli_batch = {&verb, run};
+const struct cli_verb cli_batch = {&verb, batch_run};

@@ -99,7 +99,7 @@ pass_bytes(struct passing *p, struct s3_call *in, struct s3_call *out, struct di
 
         rc = s3_read(in, p->room, PIECE, &n, eb);
         if (rc == ERR_OK && (n == 0) != (*passed == p->put.size))
-            rc = err_set(eb, ERR_INCOMPLETE, "the source sent another length than asked");
+            rc = err_set(eb, ERR_INCOMPLETE, "the source sent a wrong length");
         if (rc != ERR_OK || n == 0)
             break;
         digest_add(md5, p->room, n);
@@ -120,7 +120,7 @@ check_etag(const struct passing *p, struct digest *md5, struct errbuf *eb)
     hex_encode(sum, 16, hex);
     if (p->etag->len == 32 && !span_is(*p->etag, hex))
         return err_set(eb, ERR_BAD_DIGEST,
-                       "the target has ETag \"%.*s\", what was sent has \"%s\"",
+                       "the target's ETag is \"%.*s\", the sent bytes have \"%s\"",
                        SPAN_ARG(*p->etag), hex);
     if (p->put.upload_id.len == 0 && p->b->info.etag.len == 32 &&
         !span_is(p->b->info.etag, hex))
@@ -226,7 +226,7 @@ part_size(const struct between *b, uint32_t i)
 }
 
 static bool
-has(const struct between *b, uint32_t i)
+between_has(const struct between *b, uint32_t i)
 {
     return b->note.have[i / 8] >> i % 8 & 1;
 }
@@ -281,7 +281,7 @@ take_up(struct between *b)
         for (uint32_t i = 0; rc == ERR_OK && i < b->page.count; i++) {
             const struct s3_part_entry *e = &b->page.parts[i];
 
-            if (e->number < 1 || e->number > b->count || !has(b, e->number - 1) ||
+            if (e->number < 1 || e->number > b->count || !between_has(b, e->number - 1) ||
                 e->size != part_size(b, e->number - 1))
                 continue;
             b->done[e->number - 1] = (struct s3_part){e->number, e->etag};

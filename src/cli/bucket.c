@@ -14,45 +14,44 @@
 #include "wire/json_get.h"
 
 static const struct flag bucket_flags[] = {
-    {"endpoint", 0, "URL", "attach: where the remote is; AWS by its region unless given",
-     false},
-    {"as", 0, "NAME", "attach: the name here; the remote's own unless given", false},
+    {"endpoint", 0, "URL", "attach: URL of the remote; default: AWS by region", false},
+    {"as", 0, "NAME", "attach: local name; default: the remote's name", false},
     {"remote-profile", 0, "NAME",
      "attach: keys for the remote from this profile of your AWS files", false},
     {"remote-region", 0, "NAME", "attach: region of the remote", false},
     {"network", 0, "public|private|any",
-     "attach: where the endpoint's name may lead; as it is now unless given", false},
+     "attach: networks that the endpoint may resolve to; default: the "
+     "current one",
+     false},
     {"store-credentials", 0, NULL,
-     "attach: hand your AWS keys for the remote over to the server", false},
+     "attach: store your AWS keys for the remote on the server", false},
     {"anonymous", 0, NULL, "attach: the remote is read without keys", false},
-    {"requester-pays", 0, NULL, "attach: you pay for what is read there, and say so",
+    {"requester-pays", 0, NULL, "attach: accept charges for reads (requester pays)",
      false},
-    {"virtual-host", 0, NULL, "attach: the remote wants BUCKET.host names", false},
-    {"anonymous-read", 0, "on|off",
-     "set: let everybody read and list it without keys, or not any more", false},
+    {"virtual-host", 0, NULL, "attach: use BUCKET.host names at the remote", false},
+    {"anonymous-read", 0, "on|off", "set: allow reading and listing without keys", false},
     {"copies", 0, "N",
-     "set: every object lies on so many disks of the node; a job brings them there",
+     "set: number of disks that hold each object; a job copies existing "
+     "objects",
      false},
-    {"wait", 0, NULL, "set --copies: until that job has ended", false},
-    {"min-copies", 0, "N", "set: a write is taken with so many; all of them unless set",
+    {"wait", 0, NULL, "set --copies: wait until that job has ended", false},
+    {"min-copies", 0, "N", "set: number of copies that a write needs; default: all",
      false},
-    {"quota-bytes", 0, "SIZE", "set: at most so much in it, as 10GiB; none: no limit",
+    {"quota-bytes", 0, "SIZE", "set: limit of its bytes, as 10GiB; none: no limit",
      false},
     {"cache-budget", 0, "SIZE",
-     "set: of an attached bucket at most so much is kept here; none: the node's budget "
-     "alone",
+     "set: limit of cached bytes of an attached bucket; none: only the "
+     "node's budget",
      false},
-    {"quota-objects", 0, "N", "set: at most so many objects; none: no limit", false},
+    {"quota-objects", 0, "N", "set: limit of its objects; none: no limit", false},
     {"ttl", 0, "TIME",
-     "set: of an attached bucket, ask the remote again about what is kept after this "
-     "time, as 10m; always; never",
+     "set: time to live of cached objects, as 10m; always: revalidate "
+     "each read; never: do not revalidate",
      false},
     {"stale", 0, "serve|fail",
-     "set: of an attached bucket, when it cannot be asked again: serve what is kept, or "
-     "fail",
-     false},
+     "set: when the remote cannot be asked: serve the cached copy, or fail", false},
     {"dry-run", 'n', NULL,
-     "attach, set: the server looks at all of it, the remote included, and changes "
+     "attach, set: validate everything, the remote included, and change "
      "nothing",
      false},
     SESSION_FLAGS,
@@ -77,14 +76,12 @@ static const struct verb bucket = {
     .most = 2,
     .examples = bucket_examples,
     .flags = bucket_flags,
-    .more =
-        "An object of an attached bucket is fetched at its first read, kept, and "
-        "served from here afterwards. A kept\n"
-        "version is served unasked until it is written through this server, or its time "
-        "to live (set --ttl) is over: then\n"
-        "the remote is asked whether it is still its own. Without --store-credentials "
-        "the server uses its "
-        "own AWS environment.",
+    .more = "The first read of an object of an attached bucket fetches and "
+            "caches it; later reads are local. A cached version is\n"
+            "served until it is written through this server or its time to "
+            "live (set --ttl) is over; then the server revalidates it\n"
+            "at the remote. Without --store-credentials the server uses its "
+            "own AWS environment.",
 };
 
 /* ---- attach ---- */
@@ -178,7 +175,7 @@ web_place(struct session *s, struct arena *a, const char *text, struct place *p,
 }
 
 static enum exit_code
-attach(struct session *s)
+bucket_attach(struct session *s)
 {
     struct arena *a = arena_new(KIB(16), MIB(1));
     struct s3_request r = {.method = "POST", .path = SPAN("/_/buckets")};
@@ -278,7 +275,7 @@ print_buckets(struct session *s, struct span text)
 }
 
 static enum exit_code
-list(struct session *s)
+bucket_list(struct session *s)
 {
     struct arena *a = arena_new(KIB(64), MIB(16));
     struct s3_request r = {.method = "GET", .path = SPAN("/_/buckets")};
@@ -433,15 +430,14 @@ tell_job(struct session *s, struct span answer)
     } else if (s->json) {
         printf("%.*s\n", SPAN_ARG(answer));
     } else if (id[0] != '\0' && !s->quiet) {
-        printf("job %s brings the objects where they should be; forebay wait %s\n", id,
-               id);
+        printf("job %s copies the objects to their disks; forebay wait %s\n", id, id);
     }
     json_decref(doc);
     return code;
 }
 
 static enum exit_code
-set(struct session *s)
+cli_bucket_set(struct session *s)
 {
     struct arena *a = arena_new(KIB(16), MIB(1));
     struct s3_request r = {.method = "PATCH"};
@@ -478,11 +474,11 @@ run_bucket(const struct args *a)
     struct errbuf eb = {{0}};
 
     if (strcmp(a->at[0], "ls") == 0 && a->count == 1)
-        return session_run(a, list, NULL);
+        return session_run(a, bucket_list, NULL);
     if (strcmp(a->at[0], "attach") == 0 && a->count == 2)
-        return session_run_own_keys(a, attach, NULL);
+        return session_run_own_keys(a, bucket_attach, NULL);
     if (strcmp(a->at[0], "set") == 0 && a->count == 2)
-        return session_run(a, set, NULL);
+        return session_run(a, cli_bucket_set, NULL);
     err_set(&eb, ERR_BAD_REQUEST,
             "bucket %s: expected attach s3://REMOTE, ls, or set s3://BUCKET", a->at[0]);
     return cli_usage(&eb, &bucket);

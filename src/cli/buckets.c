@@ -12,7 +12,7 @@
 /* ---- mb ---- */
 
 static const struct flag mb_flags[] = {
-    {"dry-run", 'n', NULL, "only say what would be made", false},
+    {"dry-run", 'n', NULL, "print what would be created, change nothing", false},
     SESSION_FLAGS,
     {NULL, 0, NULL, NULL, false},
 };
@@ -32,8 +32,7 @@ would_make(struct session *s, struct span bucket, struct s3_failure *f)
     enum err rc = s3_bucket_head(s->s3, bucket, f, &s->eb);
 
     if (rc == ERR_OK)
-        return err_set(&s->eb, ERR_EXISTS, "s3://%.*s is there already",
-                       SPAN_ARG(bucket));
+        return err_set(&s->eb, ERR_EXISTS, "s3://%.*s already exists", SPAN_ARG(bucket));
     return rc == ERR_NOT_FOUND || rc == ERR_NO_BUCKET ? ERR_OK : rc;
 }
 
@@ -68,9 +67,9 @@ const struct cli_verb cli_mb = {&mb, run_mb};
 /* ---- rb ---- */
 
 static const struct flag rb_flags[] = {
-    {"force", 0, NULL, "delete what is in it first; counts and asks", false},
+    {"force", 0, NULL, "delete its objects first, after a count and a question", false},
     {"yes", 'y', NULL, "do not ask", false},
-    {"dry-run", 'n', NULL, "only say what would be deleted", false},
+    {"dry-run", 'n', NULL, "print what would be deleted, change nothing", false},
     SESSION_FLAGS,
     {NULL, 0, NULL, NULL, false},
 };

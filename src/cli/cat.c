@@ -12,7 +12,7 @@ static const struct flag cat_flags[] = {
     {"range", 0, "FIRST-LAST", "these bytes, both ends included; 100- is from 100 on",
      false},
     {"tail", 0, "SIZE", "the last bytes", false},
-    {"latest", 0, NULL, "of attached buckets: the remote is asked first", false},
+    {"latest", 0, NULL, "attached buckets: revalidate at the remote first", false},
     SELECT_FLAGS,
     SESSION_FLAGS,
     {NULL, 0, NULL, NULL, false},
@@ -29,9 +29,9 @@ static const struct verb cat = {
     .most = 1000000,
     .examples = cat_examples,
     .flags = cat_flags,
-    .more =
-        "What breaks on the way is gone on with, of the same version. A whole object is "
-        "verified: exit code 6 when its bytes\ndo not match."};
+    .more = "A broken transfer resumes with the same version. A complete "
+            "object is verified: exit code 6 when its bytes do not\n"
+            "match."};
 
 static const struct flag head_flags[] = {
     {"lines", 'n', "N", "so many lines; 10 unless given", false},
@@ -58,7 +58,7 @@ struct cut {
 };
 
 static enum err
-take_lines(void *arg, const char *at, size_t len, struct errbuf *eb)
+cat_take_lines(void *arg, const char *at, size_t len, struct errbuf *eb)
 {
     struct cut *c = arg;
     size_t n = 0;
@@ -81,7 +81,7 @@ cat_on_found(void *arg, const struct place *p, const struct found *e, struct err
     if (output_is_over())
         return ERR_NOT_MODIFIED;
     return transfer_stream(c->s, e->bucket, span_of(e->path), &c->range,
-                           c->lines > 0 ? take_lines : transfer_to_stdout, c, eb);
+                           c->lines > 0 ? cat_take_lines : transfer_to_stdout, c, eb);
 }
 
 /* "5-9", "5-" */

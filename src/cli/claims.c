@@ -114,9 +114,10 @@ claims_refuse(const struct claims *c, const char *name, struct errbuf *eb)
 {
     return err_set(
         eb, ERR_EXISTS,
-        c->folds ? "another name became %s already: this file system does not tell "
-                   "upper from lower case. Copy one of them under another name"
-                 : "another source of this command became %s already: the first stays",
+        c->folds ? "another key was already written to %s: this file system ignores "
+                   "case. Copy one of them under another name"
+                 : "another source of this command was already written to %s: the "
+                   "first one stays",
         name);
 }
 

@@ -16,7 +16,7 @@ static const char *const examples[] = {
     "forebay completion fish > ~/.config/fish/completions/forebay.fish", NULL};
 static const struct verb verb = {
     .name = "completion",
-    .summary = "print a script that lets a shell complete verbs, flags and remote names",
+    .summary = "print a shell completion script for verbs, flags and remote names",
     .arguments = "bash | zsh | fish",
     .least = 1,
     .most = 1000,

@@ -13,10 +13,10 @@ extern char **environ;
 static const struct flag flags[] = {
     {"config", 'c', "FILE", "a configuration file (TOML)", false},
     {"set", 0, "NAME=VALUE", "sets one option", true},
-    {"origin", 0, NULL, "say where each value came from", false},
+    {"origin", 0, NULL, "print where each value came from", false},
     {"json", 0, NULL, "as JSON", false},
     {"client", 0, NULL, "the command line's own settings, not the server's", false},
-    {"endpoint-url", 0, "URL", "of the command line: as other verbs take it", false},
+    {"endpoint-url", 0, "URL", "of the command line: as for other verbs", false},
     {"profile", 0, "NAME", "the same", false},
     {"region", 0, "NAME", "the same", false},
     {"ca-bundle", 0, "FILE", "the same", false},
@@ -74,7 +74,7 @@ check_client(const char *file, struct buf *out, struct errbuf *eb)
 
 /* `out` of people: a line for each file; of programs: that all is well, anything else is an error. */
 static enum err
-check(const struct args *a, struct buf *out, struct errbuf *eb)
+config_check(const struct args *a, struct buf *out, struct errbuf *eb)
 {
     bool client = args_has(a, "client"), json = args_has(a, "json");
     const char *file = a->count == 2 ? a->at[1] : NULL;
@@ -133,7 +133,7 @@ config_act(const struct args *a, struct conf *c, struct buf *out, struct errbuf 
     if (client && strcmp(what, "show") == 0)
         return show_client(a, "", out, eb);
     if (strcmp(what, "check") == 0)
-        return check(a, out, eb);
+        return config_check(a, out, eb);
     if (strcmp(what, "show") == 0) {
         conf_show(c,
                   json                    ? CONF_AS_JSON

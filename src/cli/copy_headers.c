@@ -31,7 +31,7 @@ say_once(struct flow *f, const char *what)
     if (f->tags != FLOW_TAGS_TOO || f->s->quiet)
         return;
     progress_clear(&f->progress);
-    fprintf(stderr, "forebay: tags are not copied: %s (--no-tags says no more of it)\n",
+    fprintf(stderr, "forebay: tags are not copied: %s (--no-tags hides this message)\n",
             what);
 }
 
@@ -48,7 +48,7 @@ find_tags(struct asking *q, struct span *out, struct errbuf *eb)
     rc = flow_try(q->f, ask_attempt, q, eb);
     if (rc == ERR_DENIED || rc == ERR_NOT_IMPLEMENTED || rc == ERR_NOT_ALLOWED) {
         if (rc == ERR_DENIED)
-            say_once(q->f, "the source does not let these keys read them");
+            say_once(q->f, "the source denies these keys access to tags");
         q->f->tags = FLOW_TAGS_NONE;
         return ERR_OK;
     }

@@ -10,21 +10,19 @@
 #include "cli/transfer.h"
 
 #define COPY_FLAGS                                                                       \
-    {"recursive", 'r', NULL, "what is below the source", false},                         \
-        {"dry-run", 'n', NULL, "only say what would be done", false},                    \
-        {"restart", 0, NULL, "begin large ones anew, whatever an earlier try left",      \
-         false},                                                                         \
-        {"no-follow", 0, NULL, "leave symbolic links of a local source out", false},     \
-        {"latest", 0, NULL, "of attached buckets: the remote is asked first", false},    \
+    {"recursive", 'r', NULL, "copy everything below the source", false},                 \
+        {"dry-run", 'n', NULL, "print what would be done, change nothing", false},       \
+        {"restart", 0, NULL, "start large transfers from the beginning", false},         \
+        {"no-follow", 0, NULL, "skip symbolic links of a local source", false},          \
+        {"latest", 0, NULL, "attached buckets: revalidate at the remote first", false},  \
         TO_FLAGS, SELECT_FLAGS, PARALLEL_FLAG, SESSION_FLAGS,                            \
     {                                                                                    \
         NULL, 0, NULL, NULL, false                                                       \
     }
 static const struct flag flags[] = {COPY_FLAGS};
-static const char more[] =
-    "With -r a source stands for what is below it, and DEST gets that. Large ones go in "
-    "parts; what was interrupted goes on\nwhen the same command is given again. "
-    "docs/cli.md, \"Transfers\".";
+static const char more[] = "With -r everything below a source is copied into DEST. Large "
+                           "objects are copied in parts; repeat the command to resume\n"
+                           "an interrupted one. docs/cli.md, \"Transfers\".";
 static const char *const examples[] = {
     "forebay cp big.tar s3://train/",
     "forebay cp -r ./images s3://train/images",
@@ -123,7 +121,7 @@ is_many(const struct plan *p)
 
 /* Is this target nobody else's? ERR_EXISTS when it is; ERR_NOT_MODIFIED when it is the same thing, named twice. */
 static enum err
-claim(struct plan *p, const struct item *it, struct errbuf *eb)
+cp_claim(struct plan *p, const struct item *it, struct errbuf *eb)
 {
     enum claim what = CLAIM_NEW;
     char *to, *from;
@@ -152,7 +150,7 @@ static enum err
 cp_give(struct plan *p, struct item *it, struct errbuf *eb)
 {
     struct errbuf why = {{0}};
-    enum err rc = p->many || p->recursive || it->known ? claim(p, it, &why) : ERR_OK;
+    enum err rc = p->many || p->recursive || it->known ? cp_claim(p, it, &why) : ERR_OK;
 
     if (rc == ERR_EXISTS) {
         char *what = it->from_bucket != NULL
@@ -281,7 +279,7 @@ cp_on_name(void *arg, const char *text, struct errbuf *eb)
 }
 
 static enum err
-find(struct flow *f, void *arg, struct errbuf *eb)
+cp_find(struct flow *f, void *arg, struct errbuf *eb)
 {
     struct plan *p = arg;
     enum err rc = place_parse(p->to, &p->dest, eb);
@@ -291,8 +289,7 @@ find(struct flow *f, void *arg, struct errbuf *eb)
         return rc;
     if (p->dest.standard && p->moves)
         return err_set(eb, ERR_BAD_REQUEST,
-                       "mv to standard output: nobody could say whether it arrived; cat, "
-                       "then rm");
+                       "mv to standard output cannot verify the copy; use cat, then rm");
     p->dest_bucket = xmemdup0(p->dest.bucket.at, p->dest.bucket.len);
     p->into = goes_into(p);
     p->many = is_many(p);
@@ -346,9 +343,10 @@ remove_copied(struct flow *f, const struct item *it, const struct transfer_seen 
 
     if (seen->stale || f->s->stale) {
         free(match);
-        return err_set(eb, ERR_PRECONDITION,
-                       "the remote of s3://%s does not answer, and may have a newer one",
-                       it->from_bucket);
+        return err_set(
+            eb, ERR_PRECONDITION,
+            "the remote of s3://%s does not respond, and may have a newer version",
+            it->from_bucket);
     }
     rc = flow_try(f, remove_attempt, &r, eb);
     if (rc == ERR_PRECONDITION) {
@@ -362,14 +360,14 @@ remove_copied(struct flow *f, const struct item *it, const struct transfer_seen 
 }
 
 static enum err
-copy(struct flow *f, const struct item *it, void *arg, struct errbuf *eb)
+cp_copy(struct flow *f, const struct item *it, void *arg, struct errbuf *eb)
 {
     (void)arg;
     return transfer_item(f, it, NULL, eb);
 }
 
 static enum err
-move(struct flow *f, const struct item *it, void *arg, struct errbuf *eb)
+cp_move(struct flow *f, const struct item *it, void *arg, struct errbuf *eb)
 {
     struct transfer_seen seen = {0};
     enum err rc = transfer_item(f, it, &seen, eb);
@@ -396,7 +394,7 @@ nothing(struct flow *f, const struct item *it, void *arg, struct errbuf *eb)
 }
 
 static enum exit_code
-act(struct session *s)
+cp_act(struct session *s)
 {
     const struct args *a = s->args;
     bool moves = a->verb == &mv, dry = args_has(a, "dry-run");
@@ -411,24 +409,24 @@ act(struct session *s)
 
     s3_client_want_latest(s->s3, args_has(a, "latest"));
     if (a->verb != &get && one) {
-        err_set(&s->eb, ERR_BAD_REQUEST, "%s wants a source and a target", a->verb->name);
+        err_set(&s->eb, ERR_BAD_REQUEST, "%s needs a source and a target", a->verb->name);
         free(f);
         return cli_usage(&s->eb, a->verb);
     }
     *f = (struct flow){
         .s = s,
         .did = dry ? (moves ? "would move" : "would copy") : (moves ? "moved" : "copied"),
-        .find = find,
+        .find = cp_find,
         .act = dry     ? nothing
-               : moves ? move
-                       : copy,
+               : moves ? cp_move
+                       : cp_copy,
         .arg = &p,
         .parallel = s->connections,
         .dry = dry,
         .restart = args_has(a, "restart"),
         .tags = args_has(a, "no-tags") ? FLOW_TAGS_NONE : FLOW_TAGS_TOO,
-        .again = "the same command goes on with large ones; forebay sync leaves out what "
-                 "is there already"};
+        .again = "repeat the command to resume large transfers; forebay sync skips "
+                 "what is already there"};
     if (select_init(&p.select, s, p.recursive ? WALK_BELOW : WALK_ONE, &s->eb) !=
         ERR_OK) {
         free(f);
@@ -443,9 +441,9 @@ act(struct session *s)
 }
 
 static enum exit_code
-run(const struct args *a)
+cp_run(const struct args *a)
 {
-    return session_run(a, act, NULL);
+    return session_run(a, cp_act, NULL);
 }
-const struct cli_verb cli_cp = {&cp, run}, cli_mv = {&mv, run}, cli_put = {&put, run},
-                      cli_get = {&get, run};
+const struct cli_verb cli_cp = {&cp, cp_run}, cli_mv = {&mv, cp_run},
+                      cli_put = {&put, cp_run}, cli_get = {&get, cp_run};

@@ -8,7 +8,7 @@
 #include "wire/json.h"
 
 static const struct flag flags[] = {
-    {"checksum", 'c', NULL, "compare bytes by ETag, whatever the times say", false},
+    {"checksum", 'c', NULL, "compare ETags, ignore times", false},
     {"size-only", 0, NULL, "compare sizes alone", false},
     SELECT_FLAGS,
     SESSION_FLAGS,
@@ -19,7 +19,7 @@ static const char *const examples[] = {
     "forebay diff s3://train s3://backup/train -o jsonl", NULL};
 static const struct verb verb = {
     .name = "diff",
-    .summary = "say what differs between two places",
+    .summary = "list the differences between two places",
     .arguments = "LEFT RIGHT",
     .least = 2,
     .most = 2,

@@ -5,8 +5,8 @@
 
 static const struct verb verb = {
     .name = "disk",
-    .summary = "the disks of a node; check, rebuild, export and import of one that is "
-               "not served",
+    .summary = "the disks of a node; check, rebuild, export and import of a "
+               "stopped one",
     .arguments = "VERB",
 };
 static const struct cli_verb *const verbs[] = {

@@ -8,13 +8,12 @@
 #include "store/store_rescue.h"
 
 static const struct flag flags[] = {
-    {"repair", 0, NULL, "mend what can be mended without a second copy", false},
+    {"repair", 0, NULL, "repair what needs no second copy", false},
     {"drop-damaged", 0, NULL,
      "with --repair: delete objects whose bytes are gone, so that they answer 404",
      false},
     {"yes", 'y', NULL, "do not ask", false},
-    {"scratch", 0, "DIR", "where the index is built anew for comparison; TMPDIR or /tmp",
-     false},
+    {"scratch", 0, "DIR", "folder for the scratch index; default TMPDIR or /tmp", false},
     {"json", 0, NULL, "as JSON, a line each", false},
     {"quiet", 'q', NULL, "only what is damaged or mended", false},
     {NULL, 0, NULL, NULL, false},
@@ -27,20 +26,18 @@ static const char *const examples[] = {
 };
 static const struct verb verb = {
     .name = "disk check",
-    .summary = "read everything, say what is damaged, mend it with --repair",
+    .summary = "verify everything on a stopped disk; repair with --repair",
     .arguments = "DIR",
     .least = 1,
     .most = 1,
     .examples = examples,
     .flags = flags,
-    .more =
-        "Reads the superblock, every record of the logs, every byte of what lives, and "
-        "the index against the logs.\n"
-        "Without --repair nothing is changed. With it superblocks, headers and the "
-        "index are written anew; objects\n"
-        "whose bytes are gone stay, and answer errors, until --drop-damaged gives them "
-        "up. Exit code 6 when something\n"
-        "is damaged, or is left damaged.",
+    .more = "Reads the superblock, every log record and every byte of living "
+            "objects, and compares the index with the logs.\n"
+            "Without --repair it changes nothing. With --repair it rewrites "
+            "superblocks, headers and the index; objects whose\n"
+            "bytes are lost answer errors until --drop-damaged deletes them. "
+            "Exit code 6 when damage is found or remains.",
 };
 
 struct checking {
@@ -52,7 +49,7 @@ struct checking {
 };
 
 static void
-say(void *arg, enum store_says what, const char *sentence)
+disk_check_say(void *arg, enum store_says what, const char *sentence)
 {
     const struct checking *c = arg;
 
@@ -79,7 +76,7 @@ disk_check_work(struct disk_tool *t)
     struct store_repair_options o = {.scratch = c->scratch,
                                      .look_only = !c->repair,
                                      .drop_damaged = args_has(t->args, "drop-damaged"),
-                                     .say = say,
+                                     .say = disk_check_say,
                                      .progress = disk_check_on_progress,
                                      .arg = c};
 
@@ -138,7 +135,7 @@ disk_check_run(const struct args *a)
         return cli_usage(&eb, &verb);
     }
     if (args_has(a, "drop-damaged") &&
-        !disk_tool_yes(&t, "Objects whose bytes are damaged are deleted for good."))
+        !disk_tool_yes(&t, "Objects with damaged bytes are deleted permanently."))
         return EXIT_USAGE;
     c.tool = &t;
     rc = disk_tool_run(&t, a, disk_check_work, &c);

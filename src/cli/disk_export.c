@@ -14,9 +14,9 @@
 static const struct flag flags[] = {
     {"bucket", 'b', "NAME", "only this bucket", false},
     {"prefix", 'p', "TEXT", "only keys that begin with it", false},
-    {"scratch", 0, "DIR", "where the index is made anew; TMPDIR or /tmp", false},
+    {"scratch", 0, "DIR", "folder for the scratch index; default TMPDIR or /tmp", false},
     {"dry-run", 'n', NULL, "read and verify, write nothing", false},
-    {"yes", 'y', NULL, "do not ask before something that is there is replaced", false},
+    {"yes", 'y', NULL, "replace existing files without asking", false},
     {"json", 0, NULL, "as JSON, a line each", false},
     {"quiet", 'q', NULL, "no progress", false},
     {NULL, 0, NULL, NULL, false},
@@ -35,17 +35,15 @@ static const struct verb verb = {
     .most = 257,
     .examples = examples,
     .flags = flags,
-    .more =
-        "TARGET is FILE.tar, - for standard output, or a folder. Give all disks of the "
-        "node. Each byte is verified before\n"
-        "it is written; what is damaged is named and left out (exit code 6); older "
-        "versions, delete markers and uploads in\n"
-        "progress are no part of it (forebay backup has them). Objects "
-        "stand at BUCKET/KEY; a key that no\n"
-        "path can be, or that is a folder of other keys too, stands under "
-        ".forebay/id/ with its true key in the record of\n"
-        "the tar, or in the list .forebay/objects of the folder. forebay disk import "
-        "takes both back.",
+    .more = "TARGET is FILE.tar, - for standard output, or a folder. Name all "
+            "disks of the node. Each byte is verified before it\n"
+            "is written; damaged objects are listed and skipped (exit code 6). "
+            "Older versions, delete markers and open uploads\n"
+            "are skipped (forebay backup has them). Objects are written to "
+            "BUCKET/KEY. A key that cannot be a path, or that is also\n"
+            "a folder of other keys, is written under .forebay/id/ with its "
+            "key in the tar's record or in .forebay/objects. forebay\n"
+            "disk import reads both.",
 };
 
 struct exporting {
@@ -63,7 +61,7 @@ struct exporting {
 };
 
 static void
-say(void *arg, const char *sentence)
+disk_export_say(void *arg, const char *sentence)
 {
     const struct exporting *x = arg;
 
@@ -236,7 +234,7 @@ disk_export_work(struct disk_tool *t)
                                      .prefix = span_of(prefix != NULL ? prefix : ""),
                                      .scratch = scratch,
                                      .dry_run = args_has(a, "dry-run"),
-                                     .say = say,
+                                     .say = disk_export_say,
                                      .progress = disk_export_on_progress,
                                      .arg = x};
 
@@ -273,16 +271,15 @@ disk_export_report(const struct disk_tool *t, const struct exporting *x)
                 (unsigned long long)r->objects, num_size_text(r->bytes, size),
                 (unsigned long long)r->aside, (unsigned long long)r->damaged);
     if (!t->json && !t->quiet && r->older + r->open_parts > 0)
-        fprintf(
-            to,
-            "older versions (%llu on these disks) and uploads in progress (%llu parts) "
-            "are left out: forebay backup has them\n",
-            (unsigned long long)r->older, (unsigned long long)r->open_parts);
+        fprintf(to,
+                "older versions (%llu on these disks) and open uploads (%llu "
+                "parts) are skipped: forebay backup has them\n",
+                (unsigned long long)r->older, (unsigned long long)r->open_parts);
     if (r->damaged > 0)
         return EXIT_CHECKSUM;
     if (r->objects > 0 || (!args_has(t->args, "bucket") && !args_has(t->args, "prefix")))
         return EXIT_OK_;
-    fprintf(stderr, "forebay: nothing lies where --bucket and --prefix say\n");
+    fprintf(stderr, "forebay: no object matches --bucket and --prefix\n");
     return EXIT_NOT_FOUND;
 }
 
@@ -295,7 +292,7 @@ ends_with(const char *text, const char *end)
 }
 
 static enum exit_code
-run(const struct args *a)
+disk_export_run(const struct args *a)
 {
     struct exporting x = {.target = a->at[a->count - 1]};
     struct disk_tool t = {.args = a};
@@ -303,9 +300,9 @@ run(const struct args *a)
 
     x.tar = strcmp(x.target, "-") == 0 || ends_with(x.target, ".tar");
     if (strcmp(x.target, "-") != 0 && local_exists(x.target) && !args_has(a, "dry-run") &&
-        !disk_tool_yes(&t, x.tar ? "The file is there already, and is replaced."
-                                 : "The folder is there already; files of the same names "
-                                   "are replaced."))
+        !disk_tool_yes(
+            &t, x.tar ? "The file exists and will be replaced."
+                      : "The folder exists; files with the same names will be replaced."))
         return EXIT_USAGE;
     x.paths = xmalloc(a->count * sizeof *x.paths);
     for (size_t i = 0; i + 1 < a->count; i++)
@@ -316,4 +313,4 @@ run(const struct args *a)
     return rc == ERR_OK ? disk_export_report(&t, &x) : cli_fail(rc, &t.eb);
 }
 
-const struct cli_verb cli_disk_export = {&verb, run};
+const struct cli_verb cli_disk_export = {&verb, disk_export_run};

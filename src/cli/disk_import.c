@@ -9,9 +9,9 @@
 #include "cli/local.h"
 
 static const struct flag flags[] = {
-    {"bucket", 'b', "NAME", "into this bucket; else the first folder of a path names it",
+    {"bucket", 'b', "NAME", "target bucket; default: the first folder of each path",
      false},
-    {"prefix", 'p', "TEXT", "put it in front of each key", false},
+    {"prefix", 'p', "TEXT", "prefix of each key", false},
     {"dry-run", 'n', NULL, "count, write nothing", false},
     {"json", 0, NULL, "as JSON, a line each", false},
     {"quiet", 'q', NULL, "no progress", false},
@@ -25,19 +25,18 @@ static const char *const examples[] = {
 };
 static const struct verb verb = {
     .name = "disk import",
-    .summary = "take in a tar or a folder, without a server",
+    .summary = "import a tar or a folder into a stopped node",
     .arguments = "DIR... SOURCE",
     .least = 2,
     .most = 65,
     .examples = examples,
     .flags = flags,
-    .more =
-        "The server must be stopped; a new folder becomes a new node. What forebay disk "
-        "export wrote becomes the same objects\n"
-        "again, with their metadata and ETags; of other tars and folders paths become "
-        "keys. What is there already is passed\n"
-        "over, so an import that was interrupted is simply begun again. Exit code 1 when "
-        "something was left out.",
+    .more = "The server must be stopped; a new folder becomes a new node. An "
+            "archive of forebay disk export restores the same\n"
+            "objects with metadata and ETags; for other tars and folders, "
+            "paths become keys. Existing objects are skipped, so an\n"
+            "interrupted import is simply repeated. Exit code 1 when something "
+            "was skipped as unusable.",
 };
 
 struct importing {
@@ -47,7 +46,7 @@ struct importing {
 };
 
 static void
-say(void *arg, const char *sentence)
+disk_import_say(void *arg, const char *sentence)
 {
     const struct importing *m = arg;
 
@@ -71,7 +70,7 @@ disk_import_work(struct disk_tool *t)
     struct import_options o = {.bucket = span_of(bucket != NULL ? bucket : ""),
                                .prefix = span_of(prefix != NULL ? prefix : ""),
                                .dry_run = args_has(a, "dry-run"),
-                               .say = say,
+                               .say = disk_import_say,
                                .progress = on_bytes,
                                .arg = m};
     struct node_offline node = {0};
@@ -111,19 +110,19 @@ disk_import_report(const struct disk_tool *t, const struct importing *m)
                (unsigned long long)r->same, (unsigned long long)r->refused,
                (unsigned long long)r->passed);
     else
-        printf("%s %llu objects, %s; %llu were there already, %llu left out\n",
+        printf("%s %llu objects, %s; %llu already present, %llu skipped\n",
                args_has(t->args, "dry-run") ? "would import" : "imported",
                (unsigned long long)r->objects, num_size_text(r->bytes, size),
                (unsigned long long)r->same, (unsigned long long)r->refused);
     if (!t->json && r->passed > 0)
-        printf("%llu older versions, delete markers, uploads in progress and their parts "
-               "are passed over: forebay restore takes them\n",
+        printf("%llu older versions, delete markers, open uploads and parts are "
+               "skipped: forebay restore imports them\n",
                (unsigned long long)r->passed);
     return r->refused == 0 ? EXIT_OK_ : EXIT_DIFFERS;
 }
 
 static enum exit_code
-run(const struct args *a)
+disk_import_run(const struct args *a)
 {
     struct importing m = {.source = a->at[a->count - 1]};
     struct disk_tool t = {.args = a};
@@ -134,4 +133,4 @@ run(const struct args *a)
     return rc == ERR_OK ? disk_import_report(&t, &m) : cli_fail(rc, &t.eb);
 }
 
-const struct cli_verb cli_disk_import = {&verb, run};
+const struct cli_verb cli_disk_import = {&verb, disk_import_run};

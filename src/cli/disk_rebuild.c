@@ -8,9 +8,10 @@
 
 static const struct flag flags[] = {
     {"from-bodies", 0, NULL,
-     "last resort, when logs are gone: bodies that no log knows become objects again",
+     "last resort when logs are lost: turn bodies without a log record "
+     "into objects",
      false},
-    {"dry-run", 'n', NULL, "say what would be done, and change no object", false},
+    {"dry-run", 'n', NULL, "print what would be done, change no object", false},
     {"yes", 'y', NULL, "do not ask", false},
     {"json", 0, NULL, "as JSON, a line each", false},
     {"quiet", 'q', NULL, "no progress", false},
@@ -23,19 +24,19 @@ static const char *const examples[] = {
 };
 static const struct verb verb = {
     .name = "disk rebuild",
-    .summary = "make the index anew from the logs, superblocks from segments",
+    .summary = "rebuild the index from the logs, and superblocks from segments",
     .arguments = "DIR",
     .least = 1,
     .most = 1,
     .examples = examples,
     .flags = flags,
-    .more =
-        "The server must be stopped. A missing or damaged index is rebuilt by serve as "
-        "well; this verb is for an index that\n"
-        "has to go, for two damaged superblocks, and for a disk whose log was lost.\n"
-        "With --from-bodies what was deleted or replaced after the lost log began may "
-        "come back; objects of up to 256 KiB\n"
-        "lie in logs and do not; parts come back as uploads in progress.",
+    .more = "The server must be stopped. serve rebuilds a missing or damaged "
+            "index by itself; use this verb to discard an index,\n"
+            "for two damaged superblocks, or for a lost log.\n"
+            "With --from-bodies, objects that were deleted or replaced after "
+            "the lost log began may return; objects of up to\n"
+            "256 KiB are stored in logs and do not return; parts return as "
+            "open uploads.",
 };
 
 struct rebuilding {
@@ -45,7 +46,7 @@ struct rebuilding {
 };
 
 static void
-say(void *arg, const char *sentence)
+disk_rebuild_say(void *arg, const char *sentence)
 {
     const struct rebuilding *r = arg;
 
@@ -66,7 +67,7 @@ disk_rebuild_work(struct disk_tool *t)
     struct rebuilding *r = t->arg;
     struct store_rebuild_options o = {.from_bodies = args_has(t->args, "from-bodies"),
                                       .dry_run = args_has(t->args, "dry-run"),
-                                      .say = say,
+                                      .say = disk_rebuild_say,
                                       .progress = disk_rebuild_on_progress,
                                       .arg = r};
 
@@ -94,36 +95,34 @@ disk_rebuild_report(const struct disk_tool *t, const struct rebuilding *r)
         return EXIT_OK_;
     }
     if (dry && !args_has(t->args, "from-bodies")) {
-        printf("would make %sthe index anew from the logs\n",
+        printf("would rebuild %sthe index from the logs\n",
                r->result.superblock ? "both superblocks and " : "");
         return EXIT_OK_;
     }
     printf("%llu objects; %s of logs read\n", (unsigned long long)r->result.objects,
            num_size_text(r->result.log_bytes, size));
     if (args_has(t->args, "from-bodies"))
-        printf("%s %llu bodies and %llu parts that no log knew\n",
+        printf("%s %llu bodies and %llu parts without a log record\n",
                dry ? "would take back" : "took back",
                (unsigned long long)r->result.bodies, (unsigned long long)r->result.parts);
     if (r->result.wal_damaged)
-        printf("changes of the native log are lost; docs/recovery.md says what that "
-               "means\n");
+        printf("changes of the native log are lost; see docs/recovery.md\n");
     return EXIT_OK_;
 }
 
 static enum exit_code
-run(const struct args *a)
+disk_rebuild_run(const struct args *a)
 {
     struct rebuilding r = {.path = a->at[0]};
     struct disk_tool t = {.args = a};
     enum err rc;
 
     if (args_has(a, "from-bodies") && !args_has(a, "dry-run") &&
-        !disk_tool_yes(&t, "What was deleted or replaced in a log that is gone may come "
-                           "back."))
+        !disk_tool_yes(&t, "Objects that a lost log deleted or replaced may return."))
         return EXIT_USAGE;
     r.tool = &t;
     rc = disk_tool_run(&t, a, disk_rebuild_work, &r);
     return rc == ERR_OK ? disk_rebuild_report(&t, &r) : cli_fail(rc, &t.eb);
 }
 
-const struct cli_verb cli_disk_rebuild = {&verb, run};
+const struct cli_verb cli_disk_rebuild = {&verb, disk_rebuild_run};

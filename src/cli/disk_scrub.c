@@ -13,24 +13,22 @@
 
 static const struct flag flags[] = {
     SESSION_FLAGS,
-    {"wait", 'w', NULL, "start: until the pass has ended", false},
+    {"wait", 'w', NULL, "start: wait until the pass has ended", false},
     {NULL, 0, NULL, NULL, false},
 };
 static const char *const examples[] = {"forebay disk scrub status",
                                        "forebay disk scrub start --wait", NULL};
 static const struct verb verb = {
     .name = "disk scrub",
-    .summary = "what a server's scrubs found; begin a pass now",
+    .summary = "show what a server's scrubs found; start a pass",
     .arguments = "status|start",
     .least = 1,
     .most = 1,
     .examples = examples,
     .flags = flags,
-    .more =
-        "A scrub reads everything that lives on a disk, all the time, a pass in a week "
-        "(scrub.pass); one that was started goes\n"
-        "as fast as scrub.rate lets it. Exit code 6 when something is damaged and could "
-        "not be repaired.",
+    .more = "A scrub reads everything that lives on a disk continuously, one "
+            "pass a week (scrub.pass). A pass that you start runs at\n"
+            "scrub.rate. Exit code 6 when damage remains.",
 };
 
 static enum err
@@ -143,7 +141,7 @@ scrub(struct session *s)
 }
 
 static enum exit_code
-run(const struct args *a)
+disk_scrub_run(const struct args *a)
 {
     struct errbuf eb = {0};
 
@@ -155,4 +153,4 @@ run(const struct args *a)
     return session_run_own_keys(a, scrub, NULL);
 }
 
-const struct cli_verb cli_disk_scrub = {&verb, run};
+const struct cli_verb cli_disk_scrub = {&verb, disk_scrub_run};

@@ -40,7 +40,7 @@ moving_text(const json_t *doc, struct buf *out)
         buf_printf(out, ", %llu s left",
                    (unsigned long long)(ms * (total - seen) / seen / 1000 + 1));
     if (json_is_true(json_object_get(m, "waiting")))
-        buf_puts(out, ", waiting for uploads that began before");
+        buf_puts(out, ", waiting for older uploads to end");
     if (json_get_u64(m, "failed") > 0)
         buf_printf(out, ", %llu FAILED: %s",
                    (unsigned long long)json_get_u64(m, "failed"),
@@ -70,15 +70,15 @@ disk_set_print_table(const json_t *doc)
         if (json_get_text(d, "why", "")[0] != '\0')
             printf("          %s\n", json_get_text(d, "why", ""));
         if (strcmp(json_get_text(d, "index", ""), "damaged") == 0)
-            printf("          its index is DAMAGED: what that lacks is not said to be "
-                   "missing, nothing is given back; the next start makes it anew\n");
+            printf("          its index is DAMAGED: misses are not answered by 404 "
+                   "and no space is reclaimed; the next start rebuilds it\n");
         else if (strcmp(json_get_text(d, "index", ""), "unproven") == 0 &&
                  strcmp(json_get_text(d, "health", ""), "failed") != 0)
             printf("          its index is being verified: %llu %%\n",
                    (unsigned long long)json_get_u64(d, "index_percent"));
     }
     if (json_get_u64(doc, "repairs_waiting") > 0)
-        printf("%llu damaged copies wait for their repair\n",
+        printf("%llu damaged copies wait for repair\n",
                (unsigned long long)json_get_u64(doc, "repairs_waiting"));
     if (json_get_text(doc, "job", "")[0] != '\0')
         printf("job %s\n", json_get_text(doc, "job", ""));
@@ -169,7 +169,7 @@ static const struct flag ls_flags[] = {SESSION_FLAGS, {NULL, 0, NULL, NULL, fals
 static const char *const ls_examples[] = {"forebay disk ls", NULL};
 static const struct verb ls = {.name = "disk ls",
                                .summary =
-                                   "the disks of a node, and what moves between them",
+                                   "list the disks of a node and what moves between them",
                                .arguments = "",
                                .examples = ls_examples,
                                .flags = ls_flags};
@@ -202,10 +202,11 @@ const struct cli_verb cli_disk_ls = {&ls, run_ls};
 /* ---- add ---- */
 
 #define WAIT_FLAGS                                                                       \
-    {"wait", 0, NULL, "until every object lies where it should; so on a terminal",       \
+    {"wait", 0, NULL, "wait until every object is on its disks; default on a terminal",  \
      false},                                                                             \
     {                                                                                    \
-        "no-wait", 0, NULL, "return at once; forebay disk ls shows how far it is", false \
+        "no-wait", 0, NULL, "return immediately; forebay disk ls shows the progress",    \
+            false                                                                        \
     }
 
 static const struct flag add_flags[] = {
@@ -213,15 +214,15 @@ static const struct flag add_flags[] = {
 static const char *const add_examples[] = {"forebay disk add /mnt/disk4", NULL};
 static const struct verb add = {
     .name = "disk add",
-    .summary = "one more disk for a node that serves",
+    .summary = "add a disk to a running node",
     .arguments = "DIR",
     .least = 1,
     .most = 1,
     .examples = add_examples,
     .flags = add_flags,
-    .more = "The folder is one of the server's machine. Objects that belong there by now "
-            "move in the background;\n"
-            "at the next start of the server name the folder too.",
+    .more = "The folder is on the server's machine. Objects that belong on the "
+            "new disk move in the background. Name the folder at\n"
+            "the next start of the server, too.",
 };
 
 static enum exit_code
@@ -275,7 +276,8 @@ change_one(struct session *s, const char *path, const char *flag, bool may_wait)
 }
 
 static const struct flag drain_flags[] = {
-    {"undo", 0, NULL, "it takes its share of objects again", false},
+    {"undo", 0, NULL, "cancel the drain: the disk takes its share of objects again",
+     false},
     WAIT_FLAGS,
     SESSION_FLAGS,
     {NULL, 0, NULL, NULL, false}};
@@ -283,7 +285,7 @@ static const char *const drain_examples[] = {
     "forebay disk drain /mnt/disk2", "forebay disk drain 3f9a01c7 --no-wait", NULL};
 static const struct verb drain = {
     .name = "disk drain",
-    .summary = "move what a disk holds to the node's others",
+    .summary = "move the objects of a disk to the other disks",
     .arguments = "DISK",
     .least = 1,
     .most = 1,
@@ -307,13 +309,14 @@ run_drain(const struct args *a)
 const struct cli_verb cli_disk_drain = {&drain, run_drain};
 
 static const struct flag remove_flags[] = {
-    {"force", 0, NULL, "even where it holds the only copy: that is lost then", false},
+    {"force", 0, NULL, "even if it holds the only copy of an object, which is lost then",
+     false},
     SESSION_FLAGS,
     {NULL, 0, NULL, NULL, false}};
 static const char *const remove_examples[] = {"forebay disk remove /mnt/disk2", NULL};
 static const struct verb remove_verb = {
     .name = "disk remove",
-    .summary = "end a drained, or a lost, disk",
+    .summary = "remove a drained or lost disk",
     .arguments = "DISK",
     .least = 1,
     .most = 1,

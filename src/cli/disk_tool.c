@@ -20,7 +20,7 @@ on_interrupt(void *arg)
 }
 
 static void
-work(void *arg)
+disk_tool_work(void *arg)
 {
     struct disk_tool *t = arg;
 
@@ -45,7 +45,7 @@ disk_tool_run(struct disk_tool *t, const struct args *a, void (*fn)(struct disk_
                             .work = fn,
                             .arg = arg};
     log_set_level(LOG_ERROR);
-    rc = rt_run(&o, work, t, &eb);
+    rc = rt_run(&o, disk_tool_work, t, &eb);
     if (t->phase != NULL)
         progress_end(&t->progress);
     if (rc != ERR_OK) {

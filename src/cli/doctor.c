@@ -19,12 +19,13 @@ static const char *const doctor_examples[] = {
     "forebay doctor", "forebay doctor --endpoint-url http://node7:9000", NULL};
 static const struct verb doctor_verb = {
     .name = "doctor",
-    .summary = "look at a server and at the way to it, and say what to mend",
+    .summary = "check a server and the path to it, and advise on repairs",
     .arguments = "",
     .examples = doctor_examples,
     .flags = doctor_flags,
-    .more = "Looks at the connection, readiness, keys, disks and attached buckets. Exit "
-            "code 0 when nothing is wrong, 1 when something is, 5 without an answer."};
+    .more = "Checks the connection, readiness, keys, disks and attached "
+            "buckets. Exit code 0 when all is well, 1 when a check fails, 5 "
+            "without a response."};
 
 struct doctor {
     struct session *s;
@@ -66,7 +67,7 @@ doctor_tell(struct doctor *d, const char *what, const char *fix, const char *fmt
 
 /* A page of ours as JSON; NULL: it cannot be had, which was told. */
 static json_t *
-page(struct doctor *d, const char *path, const char *what)
+doctor_page(struct doctor *d, const char *path, const char *what)
 {
     struct arena *a = arena_new(KIB(64), MIB(16));
     struct s3_request r = {.method = "GET", .path = span_of(path)};
@@ -103,12 +104,12 @@ look_at_disks(struct doctor *d, const json_t *stat)
             doctor_tell(
                 d, "disk",
                 strcmp(state, "failed") == 0
-                    ? "bring it back, or take it out with forebay disk remove; "
+                    ? "reconnect it, or remove it with forebay disk remove; "
                       "docs/recovery.md says what may be lost"
                     : "forebay disk drain it and replace it; docs/recovery.md says "
                       "what may be lost",
                 "%s is %s: %s", json_get_text(one, "path", "?"), state,
-                json_get_text(one, "why", "no reason is known"));
+                json_get_text(one, "why", "reason unknown"));
         if (json_get_u64(one, "corrupt_blocks") > 0)
             doctor_tell(d, "disk",
                         "look at the disk's own health (smartctl); forebay disk scrub",
@@ -120,8 +121,7 @@ look_at_disks(struct doctor *d, const json_t *stat)
     (void)num_size_text(left, size);
     if (json_get_u64(disk, "open_bytes") > 0)
         snprintf(begun, sizeof begun,
-                 "; %s lie in uploads that did not end: give their commands again, or "
-                 "abort them",
+                 "; %s are in unfinished uploads: repeat their commands or abort them",
                  num_size_text(json_get_u64(disk, "open_bytes"), parts));
     if (left < total / 100 * LITTLE_LEFT)
         doctor_tell(d, "space",
@@ -180,7 +180,7 @@ look_at_remotes(struct doctor *d, const json_t *doc)
                     d, "remote",
                     "see that the server reaches the endpoint that forebay bucket ls "
                     "names",
-                    "s3://%s: its remote does not answer; what is kept of it is served",
+                    "s3://%s: the remote does not respond; cached objects are served",
                     name);
             else
                 doctor_tell(d, "remote", NULL, "s3://%s answers", name);
@@ -231,16 +231,15 @@ doctor(struct session *s)
                 (double)(rt_now_ns() - began) / 1e6);
     if (status == 200) {
         rc = ping_ready(s);
-        doctor_tell(&d, "ready",
-                    rc == ERR_OK ? NULL : "wait, or look into the server's log", "%s",
-                    rc == ERR_OK ? "it serves" : s->eb.text);
+        doctor_tell(&d, "ready", rc == ERR_OK ? NULL : "wait, or read the server's log",
+                    "%s", rc == ERR_OK ? "it serves" : s->eb.text);
     }
     look_at_keys(&d);
-    if (status == 200 && (doc = page(&d, "/_/stat", "disk")) != NULL) {
+    if (status == 200 && (doc = doctor_page(&d, "/_/stat", "disk")) != NULL) {
         look_at_disks(&d, doc);
         json_decref(doc);
     }
-    if (status == 200 && (doc = page(&d, "/_/buckets", "remote")) != NULL) {
+    if (status == 200 && (doc = doctor_page(&d, "/_/buckets", "remote")) != NULL) {
         look_at_remotes(&d, doc);
         json_decref(doc);
     }

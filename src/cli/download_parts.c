@@ -34,7 +34,7 @@ struct ranges {
 };
 
 static bool
-has(const struct ranges *r, uint32_t i)
+download_parts_has(const struct ranges *r, uint32_t i)
 {
     return r->note.have[i / 8] >> i % 8 & 1;
 }
@@ -52,7 +52,8 @@ run_end(const struct ranges *r, uint32_t i)
     uint64_t most = MAX(PART_BYTES / r->note.part_bytes, 1);
     uint32_t end = i;
 
-    while (end < r->count && end - i < most && has(r, end) == has(r, i))
+    while (end < r->count && end - i < most &&
+           download_parts_has(r, end) == download_parts_has(r, i))
         end++;
     return end;
 }
@@ -157,7 +158,7 @@ fetch_ranges(void *arg)
 
         j.block = r->next;
         r->next = j.end = run_end(r, j.block);
-        if (has(r, j.block))
+        if (download_parts_has(r, j.block))
             continue;
         rc = flow_try(r->f, range_attempt, &j, &eb);
         if (rc != ERR_OK) {
@@ -192,7 +193,7 @@ verify_work(void *arg)
         j->rc =
             files_part_read_now(&j->r->part, j->at, room, MIN(PIECE, j->len), &n, &j->eb);
         if (j->rc == ERR_OK && n == 0)
-            j->rc = err_set(&j->eb, ERR_IO, "what was written cannot be read");
+            j->rc = err_set(&j->eb, ERR_IO, "the written data cannot be read back");
         verify_add(&j->r->verify, room, n);
         j->at += n;
         j->len -= n;
@@ -207,7 +208,7 @@ bytes_there(const void *arg, uint64_t at, uint64_t end)
     const struct ranges *r = arg;
     uint64_t to = at;
 
-    while (to < end && has(r, (uint32_t)(to / r->note.part_bytes)))
+    while (to < end && download_parts_has(r, (uint32_t)(to / r->note.part_bytes)))
         to = (to / r->note.part_bytes + 1) * r->note.part_bytes;
     return MIN(to, end) - at;
 }
@@ -263,7 +264,7 @@ download_parts_follow(void *arg)
         uint32_t end = run_end(r, r->verified);
         enum err rc;
 
-        if (!has(r, r->verified)) {
+        if (!download_parts_has(r, r->verified)) {
             if (rt_cond_wait(&r->came, DEADLINE_NEVER) != ERR_OK)
                 return;
             continue;
@@ -340,9 +341,10 @@ download_parts_begin(struct ranges *r)
         return rc;
     for (uint32_t i = 0; r->resumed && i < r->count; i++) {
         /* A block that the hidden file does not even reach is not there. */
-        if (has(r, i) && i * r->note.part_bytes + block_len(r, i) > r->part.file.size)
+        if (download_parts_has(r, i) &&
+            i * r->note.part_bytes + block_len(r, i) > r->part.file.size)
             r->note.have[i / 8] &= (unsigned char)~(1u << i % 8);
-        if (has(r, i))
+        if (download_parts_has(r, i))
             progress_resumed(&r->f->progress, block_len(r, i));
     }
     return ERR_OK;
@@ -382,7 +384,7 @@ fetch_all(struct ranges *r)
     if (r->rc == ERR_OK && !is_right(r)) {
         r->rc = verify_refuse(&r->verify, r->info, r->eb);
         if (r->resumed)
-            err_prefix(r->eb, "what an earlier try had left is thrown away");
+            err_prefix(r->eb, "discarded the data of an earlier attempt");
     }
     verify_fini(&r->verify);
     part_sums_fini(&r->sums);

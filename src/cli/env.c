@@ -14,9 +14,9 @@
 
 static const struct flag flags[] = {
     {"credentials", 0, "FILE",
-     "keys from this file; else the server says where its own are", false},
+     "read keys from this file; default: the file that the server names", false},
     {"format", 0, "shell|dotenv|json|python|yaml", "what is printed", false},
-    {"origin", 0, NULL, "say instead what is used, and where each was said", false},
+    {"origin", 0, NULL, "print the values in use and their origin instead", false},
     SESSION_FLAGS,
     {NULL, 0, NULL, NULL, false},
 };

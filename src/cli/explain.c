@@ -10,7 +10,7 @@ static const char *const examples[] = {"forebay explain cache.budget",
                                        "forebay explain E1203", "forebay explain", NULL};
 static const struct verb verb = {
     .name = "explain",
-    .summary = "tell of an option of the server, or of an error code",
+    .summary = "explain a server option or an error code",
     .arguments = "[OPTION | CODE]",
     .least = 0,
     .most = 1,

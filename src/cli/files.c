@@ -94,7 +94,7 @@ files_open_work(struct job *j, struct errbuf *eb)
         return of_errno(eb, j->path);
     if (!S_ISREG(st.st_mode))
         return err_set(eb, ERR_BAD_REQUEST, "%s is %s", j->path,
-                       S_ISDIR(st.st_mode) ? "a folder; -r copies what is in it"
+                       S_ISDIR(st.st_mode) ? "a folder; -r copies its contents"
                                            : "no regular file");
     l->size = (uint64_t)st.st_size;
     l->mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
@@ -159,7 +159,7 @@ md5_work(struct job *j, struct errbuf *eb)
         rc = read_at(j->file->fd, j->at + at, buf, MIN(room, j->len - at), &n, "reading",
                      eb);
         if (rc == ERR_OK && n == 0)
-            rc = err_set(eb, ERR_INCOMPLETE, "the file is shorter than it was");
+            rc = err_set(eb, ERR_INCOMPLETE, "the file has become shorter");
         if (rc == ERR_OK)
             digest_add(&md5, buf, n);
     }
@@ -244,10 +244,11 @@ files_open_folder(const struct files_target *t, int *dir, const char **name,
             next = openat(*dir, part, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
         if (next < 0 && (errno == ELOOP || errno == ENOTDIR)) {
             err_set(eb, ERR_DENIED,
-                    "%.*s is %s: nothing is written through it (name it as the target "
-                    "itself if you trust it)",
+                    "%.*s is %s: refusing to write through it (name it as the target "
+                    "if you trust it)",
                     (int)(end - t->path), t->path,
-                    errno == ELOOP ? "a symbolic link" : "no folder, or a symbolic link");
+                    errno == ELOOP ? "a symbolic link"
+                                   : "not a folder, or a symbolic link");
             close(*dir);
             *dir = -1;
             return ERR_DENIED;
@@ -370,10 +371,9 @@ give_name(int dir, const char *hidden, const char *name, const char *path,
     if (renameat(dir, hidden, dir, name) == 0)
         return ERR_OK;
     if (errno == EISDIR || errno == ENOTEMPTY || errno == EEXIST)
-        return err_set(eb, ERR_EXISTS,
-                       "%s is a folder here; an object of that name cannot be a "
-                       "file",
-                       path);
+        return err_set(
+            eb, ERR_EXISTS,
+            "%s is a local folder; an object of that name cannot become a file", path);
     return of_errno(eb, path);
 }
 

@@ -146,7 +146,7 @@ take_age(const struct args *a, const char *flag, int64_t *out, struct errbuf *eb
 }
 
 static enum exit_code
-find(struct session *s)
+find_find(struct session *s)
 {
     const struct args *a = s->args;
     struct finding x = {.s = s,
@@ -167,7 +167,7 @@ find(struct session *s)
     if (rc == ERR_OK)
         rc = take_age(a, "newer", &x.newer_ms, &s->eb);
     if (rc == ERR_OK && a->count == 0 && args_value(a, "from-file") == NULL)
-        rc = err_set(&s->eb, ERR_BAD_REQUEST, "find wants a place: s3://BUCKET");
+        rc = err_set(&s->eb, ERR_BAD_REQUEST, "find needs a place: s3://BUCKET");
     if (rc != ERR_OK)
         return cli_usage(&s->eb, a->verb);
     x.a = arena_new(KIB(16), MIB(1));
@@ -189,7 +189,7 @@ find(struct session *s)
 static enum exit_code
 run_find(const struct args *a)
 {
-    return session_run(a, find, NULL);
+    return session_run(a, find_find, NULL);
 }
 const struct cli_verb cli_find = {&find_verb, run_find};
 

@@ -129,7 +129,7 @@ item_copy(const struct item *it)
     return copy;
 }
 
-static void work(void *arg);
+static void flow_work(void *arg);
 
 static void
 item_free(struct flow *f, struct item *it)
@@ -153,7 +153,7 @@ flow_add(struct flow *f, const struct item *it, struct errbuf *eb)
     f->progress.total_bytes += it->size;
     /* Another worker when those that wait have something to do already. */
     if (f->idle < f->count && f->workers < f->gate.most &&
-        rt_group_start(&f->group, work, f) == ERR_OK)
+        rt_group_start(&f->group, flow_work, f) == ERR_OK)
         f->workers++;
     rt_cond_signal(&f->more);
     return ERR_OK;
@@ -180,7 +180,7 @@ flow_fail(struct flow *f, const char *what, enum err rc, const struct errbuf *eb
     }
     progress_clear(&f->progress);
     if (f->failed == TOLD_MAX + 1)
-        fprintf(stderr, "forebay: more fail; they are counted at the end\n");
+        fprintf(stderr, "forebay: more failures follow; they are counted at the end\n");
     else if (span_starts(span_of(eb->text), span_of(what)))
         fprintf(stderr, "forebay: %.*s\n",
                 SPAN_ARG(sentence_shown(span_of(eb->text), a)));
@@ -315,7 +315,7 @@ tell_end(const struct flow *f)
         fprintf(stderr, "forebay: interrupted: %s %" PRIu64 " of %" PRIu64 "%s, %s; %s\n",
                 f->did, f->done, f->found, f->found_all ? "" : " found so far",
                 num_size_text(f->progress.bytes, bytes),
-                f->again != NULL ? f->again : "the same command begins again");
+                f->again != NULL ? f->again : "repeat the command to start again");
     else if (!f->s->quiet && !f->s->within && MAX(f->found, f->failed) + f->unchanged > 1)
         tell_sum(f, seconds);
     if (f->failed > 0 && !rt_cancelled())
@@ -373,7 +373,7 @@ do_one(struct flow *f, struct item *it)
 }
 
 static void
-work(void *arg)
+flow_work(void *arg)
 {
     struct flow *f = arg;
 
@@ -436,7 +436,7 @@ flow_run(struct flow *f)
     rt_group_begin(&f->group);
     rt_group_begin(&ticker);
     /* One worker at the least; more come with the work. */
-    if (rt_group_start(&f->group, work, f) != ERR_OK ||
+    if (rt_group_start(&f->group, flow_work, f) != ERR_OK ||
         (!f->progress.quiet && rt_group_start(&ticker, flow_tick, f) != ERR_OK))
         rc = err_set(&eb, ERR_BUSY, "no fiber is left");
     f->workers = 1;

@@ -43,11 +43,10 @@ here_ask_server(struct session *s, struct span bucket, struct span query, json_t
         rc = ERR_NOT_IMPLEMENTED;
     }
     if (rc == ERR_BAD_REQUEST || rc == ERR_NOT_IMPLEMENTED)
-        rc = err_set(
-            eb, ERR_NOT_IMPLEMENTED,
-            "the server at %s does not tell what is kept: it is no Forebay, or an "
-            "older one",
-            s->endpoint);
+        rc = err_set(eb, ERR_NOT_IMPLEMENTED,
+                     "the server at %s does not report cached objects: it is no "
+                     "Forebay, or an older version",
+                     s->endpoint);
     arena_free(&a);
     return rc;
 }

@@ -79,8 +79,7 @@ check_member(struct import *i, const struct tar_head *h, struct arena *a,
     *e = (struct exported){.size = h->size, .meta.mtime_ms = MAX(h->mtime_s, 0) * 1000};
     *take = split_path(i, h->path, e);
     if (!*take)
-        leave_out(i, h->path,
-                  "it stands in no folder that could be a bucket; say --bucket");
+        leave_out(i, h->path, "it is in no folder that could be a bucket; use --bucket");
     return ERR_OK;
 }
 
@@ -289,7 +288,7 @@ check_source_file(struct folder_source *f, const struct local_entry *file,
     *take = split_path(f->import, span_of(file->name), e);
     if (!*take)
         leave_out(f->import, span_of(file->name),
-                  "it stands in no folder that could be a bucket; say --bucket");
+                  "it is in no folder that could be a bucket; use --bucket");
     return ERR_OK;
 }
 

@@ -40,7 +40,7 @@ jobs_parse(struct session *s, struct span answer, json_t **out)
         return ERR_OK;
     json_decref(*out);
     *out = NULL;
-    return err_set(&s->eb, ERR_BACKEND, "the server's answer is no job");
+    return err_set(&s->eb, ERR_BACKEND, "the server's response is not a job");
 }
 
 static enum err
@@ -179,8 +179,8 @@ put_end(const struct session *s, const json_t *job)
                 (unsigned long long)json_get_u64(job, "failed"));
     if (is_state(job, "failed"))
         fprintf(stderr,
-                "forebay: job %s failed: %s\nforebay jobs %s --resume goes on where it "
-                "was\n",
+                "forebay: job %s failed: %s\n"
+                "forebay jobs %s --resume continues it\n",
                 json_get_text(job, "id", ""), json_get_text(job, "reason", ""),
                 json_get_text(job, "id", ""));
 }
@@ -220,8 +220,8 @@ jobs_watch(struct session *s, const json_t *first)
         terminal_clear();
     if (rc != ERR_OK) {
         fprintf(stderr,
-                "forebay: job %s goes on at the server; forebay wait %s watches it, "
-                "forebay cancel %s ends it\n",
+                "forebay: job %s continues at the server; forebay wait %s follows "
+                "it, forebay cancel %s ends it\n",
                 id, id, id);
         json_decref(job);
         return session_fail(s, rc);
@@ -264,7 +264,7 @@ jobs_list(struct session *s)
         json_array_foreach(json_object_get(doc, "jobs"), i, job) print_row(job);
     if (rc == ERR_OK && !s->json && !s->quiet &&
         json_array_size(json_object_get(doc, "jobs")) == 0)
-        fprintf(stderr, "no job is under way; --all shows those that ended too\n");
+        fprintf(stderr, "no job is running; --all shows finished jobs too\n");
     json_decref(doc);
     arena_free(&a);
     return rc == ERR_OK ? EXIT_OK_ : session_fail(s, rc);
@@ -273,8 +273,8 @@ jobs_list(struct session *s)
 /* ---- the verbs ---- */
 
 static const struct flag jobs_flags[] = {
-    {"all", 'a', NULL, "those that have ended, too", false},
-    {"resume", 0, NULL, "go on with JOB, which failed or was cancelled", false},
+    {"all", 'a', NULL, "finished jobs, too", false},
+    {"resume", 0, NULL, "resume JOB, which failed or was cancelled", false},
     SESSION_FLAGS,
     {NULL, 0, NULL, NULL, false},
 };
@@ -283,7 +283,7 @@ static const char *const jobs_examples[] = {"forebay jobs", "forebay jobs --all 
                                             "forebay jobs k3v9q2mxabcd --resume", NULL};
 static const struct verb jobs_verb = {
     .name = "jobs",
-    .summary = "what a server works at by itself",
+    .summary = "list the jobs of a server",
     .arguments = "[JOB]",
     .most = 1,
     .examples = jobs_examples,
@@ -329,8 +329,8 @@ static const struct verb wait_verb = {
     .most = 1,
     .examples = wait_examples,
     .flags = plain_flags,
-    .more = "Exit code 1 when some of it did not work, 5 when it failed, 7 when it was "
-            "cancelled.",
+    .more = "Exit code 1 when some objects failed, 5 when the job failed, 7 "
+            "when it was cancelled.",
 };
 
 enum exit_code
@@ -363,7 +363,7 @@ const struct cli_verb cli_wait = {&wait_verb, run_wait};
 static const char *const cancel_examples[] = {"forebay cancel k3v9q2mxabcd", NULL};
 static const struct verb cancel_verb = {
     .name = "cancel",
-    .summary = "end a job; what it has done stays done",
+    .summary = "cancel a job; finished work stays",
     .arguments = "JOB...",
     .least = 1,
     .most = UINT_MAX,
@@ -372,7 +372,7 @@ static const struct verb cancel_verb = {
 };
 
 static enum exit_code
-cancel(struct session *s)
+jobs_cancel(struct session *s)
 {
     enum exit_code code = EXIT_OK_;
 
@@ -402,6 +402,6 @@ cancel(struct session *s)
 static enum exit_code
 run_cancel(const struct args *a)
 {
-    return session_run(a, cancel, NULL);
+    return session_run(a, jobs_cancel, NULL);
 }
 const struct cli_verb cli_cancel = {&cancel_verb, run_cancel};

@@ -16,7 +16,7 @@ static const struct flag flags[] = {
     {"long", 'l', NULL, "with ETags", false},
     {"tree", 't', NULL, "as a tree", false},
     {"human", 'h', NULL, "sizes for people", false},
-    {"cached", 'c', NULL, "what of it the server keeps here (a Forebay server)", false},
+    {"cached", 'c', NULL, "show which objects are cached (Forebay server)", false},
     {"summarize", 0, NULL, "count and total at the end", false},
     SELECT_FLAGS,
     SESSION_FLAGS,

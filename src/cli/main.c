@@ -49,7 +49,10 @@ group_overview(const struct cli_group *g, FILE *out)
     buf_init(&text, KIB(64));
     buf_printf(&text, "%s\n\n", g->verb->summary);
     flags_overview(list, &text);
-    buf_printf(&text, "\nforebay %s VERB --help tells more of one.\n", g->verb->name);
+    buf_printf(&text,
+               "\n"
+               "forebay %s VERB --help explains one.\n",
+               g->verb->name);
     fwrite(text.at, 1, text.len, out);
     buf_fini(&text);
 }
@@ -68,7 +71,8 @@ overview(FILE *out)
     buf_init(&text, KIB(64));
     buf_puts(&text, "usage: forebay VERB [FLAGS] [ARGUMENTS]\n\n");
     flags_overview(list, &text);
-    buf_puts(&text, "\nforebay VERB --help tells more of one.\n");
+    buf_puts(&text, "\n"
+                    "forebay VERB --help explains one.\n");
     fwrite(text.at, 1, text.len, out);
     buf_fini(&text);
 }
@@ -138,7 +142,7 @@ put_verb_first(int argc, char **argv, struct errbuf *eb)
         return ERR_OK;
     rc = flags_lead(common, argc - 1, argv + 1, &count, eb);
     if (rc == ERR_OK && count > 0 && count == argc - 1)
-        rc = err_set(eb, ERR_BAD_REQUEST, "a verb is missing behind \"%.64s\"",
+        rc = err_set(eb, ERR_BAD_REQUEST, "a verb is missing after \"%.64s\"",
                      argv[count]);
     if (rc != ERR_OK || count == 0)
         return rc;

@@ -62,7 +62,7 @@ read_pieces(struct part_sums *p, struct files_part *file, const struct part_lane
         rc = files_part_read_now(file, lanes[i].part * p->part_bytes + s->done, to, want,
                                  &n, eb);
         if (rc == ERR_OK && n < want)
-            rc = err_set(eb, ERR_IO, "what was written cannot be read");
+            rc = err_set(eb, ERR_IO, "the written data cannot be read back");
         if (rc != ERR_OK)
             return rc;
         s->done += n;

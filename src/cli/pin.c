@@ -7,7 +7,7 @@
 #include "wire/json.h"
 
 static const struct flag flags[] = {
-    {"dry-run", 'n', NULL, "only say what would be done", false},
+    {"dry-run", 'n', NULL, "print what would be done, change nothing", false},
     SESSION_FLAGS,
     {NULL, 0, NULL, NULL, false},
 };
@@ -16,7 +16,7 @@ static const char *const pin_examples[] = {"forebay pin s3://train/val/",
                                            "forebay bucket ls --json", NULL};
 static const struct verb pin_verb = {
     .name = "pin",
-    .summary = "never evict what is kept of a prefix of an attached bucket",
+    .summary = "never evict cached objects of a prefix of an attached bucket",
     .arguments = "s3://BUCKET/PREFIX",
     .least = 1,
     .most = 1,
@@ -27,7 +27,7 @@ static const struct verb pin_verb = {
 
 static const char *const unpin_examples[] = {"forebay unpin s3://train/val/", NULL};
 static const struct verb unpin_verb = {.name = "unpin",
-                                       .summary = "take a pin away",
+                                       .summary = "remove a pin",
                                        .arguments = "s3://BUCKET/PREFIX",
                                        .least = 1,
                                        .most = 1,
@@ -73,13 +73,13 @@ pin_ask(struct session *s, const char *member)
 }
 
 static enum exit_code
-pin(struct session *s)
+pin_pin(struct session *s)
 {
     return pin_ask(s, "pin");
 }
 
 static enum exit_code
-unpin(struct session *s)
+pin_unpin(struct session *s)
 {
     return pin_ask(s, "unpin");
 }
@@ -87,13 +87,13 @@ unpin(struct session *s)
 static enum exit_code
 run_pin(const struct args *a)
 {
-    return session_run(a, pin, NULL);
+    return session_run(a, pin_pin, NULL);
 }
 const struct cli_verb cli_pin = {&pin_verb, run_pin};
 
 static enum exit_code
 run_unpin(const struct args *a)
 {
-    return session_run(a, unpin, NULL);
+    return session_run(a, pin_unpin, NULL);
 }
 const struct cli_verb cli_unpin = {&unpin_verb, run_unpin};

@@ -27,19 +27,20 @@ ping_ask(struct session *s, const char *path, int *status)
 
 /* ---- ping ---- */
 
-static const struct flag ping_flags[] = {{"count", 'n', "N", "so many times; 4", false},
-                                         SESSION_FLAGS,
-                                         {NULL, 0, NULL, NULL, false}};
+static const struct flag ping_flags[] = {
+    {"count", 'n', "N", "number of requests; default 4", false},
+    SESSION_FLAGS,
+    {NULL, 0, NULL, NULL, false}};
 static const char *const ping_examples[] = {
     "forebay ping", "forebay ping -n 1 --endpoint-url http://node7:9000 -q", NULL};
 static const struct verb ping_verb = {
     .name = "ping",
-    .summary = "does a server answer, and how fast",
+    .summary = "measure the response time of a server",
     .arguments = "",
     .examples = ping_examples,
     .flags = ping_flags,
-    .more = "Any S3 server will do. The first answer's time has the making of the "
-            "connection in it. Exit code 5 when there is none."};
+    .more = "Works with any S3 server. The first time includes the connection. "
+            "Exit code 5 without a response."};
 
 static void
 print_times(const struct session *s, uint64_t count, uint64_t least, uint64_t most,
@@ -102,14 +103,14 @@ const struct cli_verb cli_ping = {&ping_verb, run_ping};
 /* ---- ready ---- */
 
 static const struct flag ready_flags[] = {
-    {"wait", 0, "TIME", "until it is, at most so long: 30s", false},
+    {"wait", 0, "TIME", "wait until it is ready, at most this long: 30s", false},
     SESSION_FLAGS,
     {NULL, 0, NULL, NULL, false}};
 static const char *const ready_examples[] = {
     "forebay ready", "forebay ready --wait 30s && forebay sync ./data s3://train", NULL};
 static const struct verb ready_verb = {
     .name = "ready",
-    .summary = "does a Forebay server serve, or is it starting or draining",
+    .summary = "check whether a Forebay server is ready",
     .arguments = "",
     .examples = ready_examples,
     .flags = ready_flags,

@@ -41,7 +41,7 @@ static const char *const examples[] = {
 };
 static const struct verb verb = {
     .name = "prefetch",
-    .summary = "fetch from a bucket's remote before somebody reads",
+    .summary = "fetch objects from a bucket's remote before they are read",
     .arguments = "s3://BUCKET[/PREFIX|/NAMES]",
     .least = 1,
     .most = 1,
@@ -67,7 +67,7 @@ static const char *const evict_examples[] = {
 };
 static const struct verb evict_verb = {
     .name = "evict",
-    .summary = "take what is kept of a bucket's remote away, here only",
+    .summary = "evict cached objects; the remote keeps them",
     .arguments = "s3://BUCKET[/PREFIX|/NAMES]",
     .least = 1,
     .most = 1,
@@ -250,7 +250,7 @@ only_plan(struct session *s)
 }
 
 static enum exit_code
-ask(struct session *s)
+prefetch_ask(struct session *s)
 {
     struct arena *a = arena_new(KIB(64), ANSWER_MAX);
     struct s3_request r = {.method = "POST", .path = SPAN("/_/jobs")};
@@ -285,10 +285,10 @@ ask(struct session *s)
 }
 
 static enum exit_code
-run(const struct args *a)
+prefetch_run(const struct args *a)
 {
-    return session_run(a, args_has(a, "dry-run") ? only_plan : ask, NULL);
+    return session_run(a, args_has(a, "dry-run") ? only_plan : prefetch_ask, NULL);
 }
 
-const struct cli_verb cli_prefetch = {&verb, run};
-const struct cli_verb cli_evict = {&evict_verb, run};
+const struct cli_verb cli_prefetch = {&verb, prefetch_run};
+const struct cli_verb cli_evict = {&evict_verb, prefetch_run};

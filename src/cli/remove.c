@@ -137,7 +137,7 @@ one_by_one(struct removing *d, struct errbuf *eb)
 }
 
 static void
-tell(const struct remover *r, const struct batch *b)
+remove_tell(const struct remover *r, const struct batch *b)
 {
     struct arena *a = arena_new(KIB(4), MIB(1));
 
@@ -177,7 +177,7 @@ remover_act(struct flow *f, const struct item *it, void *arg, struct errbuf *eb)
         f->done += d.b->count - 1;
         f->progress.count += d.b->count - 1;
         if (d.r->tell)
-            tell(d.r, d.b);
+            remove_tell(d.r, d.b);
     }
     arena_free(&d.a);
     return rc;

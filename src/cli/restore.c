@@ -21,7 +21,7 @@
 
 static const struct flag flags[] = {
     {"passphrase-file", 0, "FILE", "opens the keys in the backup: its first line", false},
-    {"yes", 'y', NULL, "go on with a restore that was interrupted", false},
+    {"yes", 'y', NULL, "continue an interrupted restore", false},
     {"json", 0, NULL, "as JSON", false},
     {"quiet", 'q', NULL, "no progress", false},
     {NULL, 0, NULL, NULL, false},
@@ -33,7 +33,7 @@ static const char *const examples[] = {
 };
 static const struct verb verb = {
     .name = "restore",
-    .summary = "make a node of what backup wrote",
+    .summary = "create a node from a backup",
     .arguments = "SOURCE DIR...",
     .least = 2,
     .most = 65,
@@ -426,7 +426,7 @@ read_archive(struct restoring *r, const char *path, struct errbuf *eb)
 /* ---- */
 
 static void
-say(void *arg, const char *sentence)
+restore_say(void *arg, const char *sentence)
 {
     const struct restoring *r = arg;
 
@@ -466,7 +466,7 @@ restore_work(struct disk_tool *t)
     const char *file = args_value(a, "passphrase-file");
 
     r->options = (struct import_options){
-        .exact_buckets = true, .say = say, .progress = on_bytes, .arg = r};
+        .exact_buckets = true, .say = restore_say, .progress = on_bytes, .arg = r};
     r->arena = arena_new(4096, MIB(1));
     buf_init(&r->small, SMALL_MAX);
     buf_init(&r->keys, SMALL_MAX);
@@ -505,7 +505,7 @@ restore_report(const struct disk_tool *t, const struct restoring *r)
     } else {
         printf("restored %" PRIu64 " buckets, %" PRIu64 " objects, %" PRIu64
                " older versions, %" PRIu64 " delete markers, %" PRIu64
-               " uploads in progress, %s; %" PRIu64 " were there already, %" PRIu64
+               " uploads in progress, %s; %" PRIu64 " already present, %" PRIu64
                " left out\n",
                r->buckets, i->objects, i->older, i->markers, i->uploads,
                num_size_text(i->bytes, size), i->same, i->refused);

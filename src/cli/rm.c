@@ -10,7 +10,7 @@
 
 static const struct flag flags[] = {
     {"recursive", 'r', NULL, "what is below the name", false},
-    {"dry-run", 'n', NULL, "only say what would be deleted", false},
+    {"dry-run", 'n', NULL, "print what would be deleted, change nothing", false},
     {"yes", 'y', NULL, "do not ask", false},
     SELECT_FLAGS,
     PARALLEL_FLAG,
@@ -49,7 +49,7 @@ only_remote(const struct place *p, struct errbuf *eb)
 }
 
 static enum err
-count(void *arg, const struct place *p, const struct found *e, struct errbuf *eb)
+rm_count(void *arg, const struct place *p, const struct found *e, struct errbuf *eb)
 {
     struct removal *r = arg;
 
@@ -70,7 +70,7 @@ rm_add(void *arg, const struct place *p, const struct found *e, struct errbuf *e
 }
 
 static enum err
-find(struct flow *f, void *arg, struct errbuf *eb)
+rm_find(struct flow *f, void *arg, struct errbuf *eb)
 {
     struct removal *r = CONTAINER_OF(arg, struct removal, remover);
     enum err rc = select_all(&r->select, f->s->args->count, rm_add, r, eb);
@@ -99,7 +99,7 @@ rm_agree(struct removal *r, struct session *s)
         return ERR_OK;
     if (args_value(s->args, "from-file") != NULL)
         return select_agreed(s, &s->eb, "delete all that --from-file names");
-    rc = select_all(&r->select, s->args->count, count, r, &s->eb);
+    rc = select_all(&r->select, s->args->count, rm_count, r, &s->eb);
     if (rc == ERR_OK)
         rc = session_all_listed(s);
     if (rc != ERR_OK)
@@ -153,7 +153,7 @@ is_one_name(const struct session *s)
 }
 
 static enum exit_code
-act(struct session *s)
+rm_act(struct session *s)
 {
     const struct args *a = s->args;
     bool dry = args_has(a, "dry-run");
@@ -175,7 +175,7 @@ act(struct session *s)
     }
     *f = (struct flow){.s = s,
                        .did = dry ? "would delete" : "deleted",
-                       .find = find,
+                       .find = rm_find,
                        .act = remover_act,
                        .drop = remover_drop,
                        .arg = &r.remover,
@@ -190,8 +190,8 @@ act(struct session *s)
 }
 
 static enum exit_code
-run(const struct args *a)
+rm_run(const struct args *a)
 {
-    return session_run(a, act, NULL);
+    return session_run(a, rm_act, NULL);
 }
-const struct cli_verb cli_rm = {&verb, run};
+const struct cli_verb cli_rm = {&verb, rm_run};

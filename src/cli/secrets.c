@@ -8,7 +8,7 @@ static const struct flag flags[] = {SESSION_FLAGS, {NULL, 0, NULL, NULL, false}}
 static const char *const examples[] = {"forebay secrets rotate", NULL};
 static const struct verb verb = {
     .name = "secrets",
-    .summary = "seal the stored keys of remotes under a new key",
+    .summary = "re-encrypt the stored keys of remotes under a new key",
     .arguments = "rotate",
     .least = 1,
     .most = 1,
@@ -21,7 +21,7 @@ static const struct verb verb = {
         "being served."};
 
 static enum exit_code
-rotate(struct session *s)
+cli_secrets_rotate(struct session *s)
 {
     struct arena *a = arena_new(KIB(16), MIB(1));
     struct s3_request r = {.method = "POST", .path = SPAN("/_/secrets/rotate")};
@@ -41,6 +41,6 @@ rotate(struct session *s)
 static enum exit_code
 secrets_run(const struct args *a)
 {
-    return session_run(a, rotate, NULL);
+    return session_run(a, cli_secrets_rotate, NULL);
 }
 const struct cli_verb cli_secrets = {&verb, secrets_run};

@@ -3,12 +3,14 @@
 #include "cli/walk.h"
 
 #define SELECT_FLAGS                                                                     \
-    {"exclude", 0, "GLOB", "leave out what matches", true},                              \
-        {"include", 0, "GLOB", "take it all the same; alone: take nothing else", true},  \
-        {"from-file", 0, "FILE", "more names, one a line; - is standard input", false},  \
-        {"null", '0', NULL, "names of --from-file end in a NUL", false},                 \
+    {"exclude", 0, "GLOB", "skip names that match", true},                               \
+        {"include", 0, "GLOB",                                                           \
+         "keep matching names that --exclude skips; alone: keep only these", true},      \
+        {"from-file", 0, "FILE",                                                         \
+         "read more names from FILE, one a line; - is standard input", false},           \
+        {"null", '0', NULL, "names in --from-file end in NUL", false},                   \
     {                                                                                    \
-        "literal", 0, NULL, "braces and * mean themselves", false                        \
+        "literal", 0, NULL, "take braces and * literally", false                         \
     }
 #define PARALLEL_FLAG                                                                    \
     {                                                                                    \

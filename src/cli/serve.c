@@ -20,14 +20,13 @@
 extern char **environ;
 
 static const struct flag flags[] = {
-    {"listen", 'l', "ADDR:PORT", "where to listen; 127.0.0.1:9000 unless told otherwise",
-     false},
+    {"listen", 'l', "ADDR:PORT", "address to listen on; default 127.0.0.1:9000", false},
     {"credentials", 0, "FILE",
      "more users: profiles with their keys, as AWS tools write them", false},
     {"config", 'c', "FILE", "a configuration file (TOML)", false},
     {"set", 0, "NAME=VALUE", "sets one option; forebay config explains them", true},
-    {"engine", 0, "auto|uring|epoll", "how the kernel is asked for I/O", false},
-    {"without", 0, "DISK", "start without this disk, by path or id: it is lost", true},
+    {"engine", 0, "auto|uring|epoll", "I/O engine", false},
+    {"without", 0, "DISK", "start without this lost disk, by path or id", true},
     {"auth", 0, NULL, "ask for keys on loopback too", false},
     {"tls-cert", 0, "FILE", "the server's certificate and its chain (PEM): serve HTTPS",
      false},
@@ -51,12 +50,9 @@ static const struct verb verb = {
     .most = 32,
     .examples = examples,
     .flags = flags,
-    .more =
-        "SIGHUP reads the configuration, the credentials and the certificate again: all "
-        "of it, "
-        "or nothing; the log says\n"
-        "what has changed and what waits for a restart. A certificate that changes is "
-        "taken without being told.",
+    .more = "SIGHUP reloads configuration, credentials and certificate, all or "
+            "nothing; the log lists what changed and what needs a\n"
+            "restart. A changed certificate file is loaded without a signal.",
 };
 
 /* "127.0.0.1:9000", "[::1]:9000", ":9000", "9000", "unix:/path". */
@@ -231,7 +227,7 @@ struct source {
 };
 
 static enum err
-reload(struct node_live *out, void *arg, struct errbuf *eb)
+serve_reload(struct node_live *out, void *arg, struct errbuf *eb)
 {
     struct source *s = arg;
     enum err rc;
@@ -299,7 +295,7 @@ say_try(const struct node_ready *r, const struct conf *c)
 
 /* What answers, where the keys are, what to type next. */
 static void
-on_ready(const struct node_ready *r, void *arg)
+serve_on_ready(const struct node_ready *r, void *arg)
 {
     char space[NUM_SIZE_TEXT];
     bool v6 = strchr(r->addr, ':') != NULL;
@@ -383,7 +379,7 @@ static enum exit_code
 serve_run(const struct args *a)
 {
     struct typed typed = {0};
-    struct node_options o = {.on_ready = on_ready};
+    struct node_options o = {.on_ready = serve_on_ready};
     struct conf *c = conf_new(); /* the node borrows its texts to the end */
     struct source source = {.args = a};
     struct errbuf eb = {{0}};
@@ -408,7 +404,7 @@ serve_run(const struct args *a)
     source.now = conf_new(); /* a copy: it goes when a reload is taken */
     if (rc == ERR_OK)
         rc = load_conf(a, source.now, &eb);
-    o.reload = reload;
+    o.reload = serve_reload;
     o.reloaded = reloaded;
     o.arg = &source;
     if (rc == ERR_OK)

@@ -247,8 +247,8 @@ session_listed(struct session *s, struct span bucket, const struct s3_list_page 
 {
     if (page->stale && !s->stale)
         fprintf(stderr,
-                "note: the remote of s3://%.*s does not answer: listed is what is kept "
-                "of it\n",
+                "note: the remote of s3://%.*s does not respond: the listing shows "
+                "cached objects only\n",
                 SPAN_ARG(bucket));
     s->stale |= page->stale;
 }
@@ -256,10 +256,11 @@ session_listed(struct session *s, struct span bucket, const struct s3_list_page 
 enum err
 session_all_listed(struct session *s)
 {
-    return !s->stale ? ERR_OK
-                     : err_set(&s->eb, ERR_PRECONDITION,
-                               "nobody can say how many objects there are without the "
-                               "remote: nothing is deleted");
+    return !s->stale
+               ? ERR_OK
+               : err_set(&s->eb, ERR_PRECONDITION,
+                         "the number of objects is unknown while the remote does not "
+                         "respond: nothing is deleted");
 }
 
 enum exit_code

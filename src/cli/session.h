@@ -24,18 +24,18 @@
         {"json", 0, NULL, "the same as -o json", false},                                 \
         {"units", 0, "iec|si|raw", "sizes for people: KiB, kB or bytes; iec", false},    \
     {                                                                                    \
-        "quiet", 'q', NULL, "no progress, no chatter", false                             \
+        "quiet", 'q', NULL, "print no progress and no notes", false                      \
     }
 
 /* Of verbs that copy: another server is the target. */
 #define TO_FLAGS                                                                         \
     {"to-endpoint-url", 0, "URL",                                                        \
-     "another server for the target: bytes pass through here", false},                   \
+     "another server for the target; data passes through this client", false},           \
         {"to-profile", 0, "NAME", "its profile, of config.toml or the AWS files",        \
          false},                                                                         \
         {"to-region", 0, "NAME", "region to sign for there; us-east-1", false},          \
     {                                                                                    \
-        "no-tags", 0, NULL, "tags of objects do not go along", false                     \
+        "no-tags", 0, NULL, "do not copy tags", false                                    \
     }
 
 #define CONNECTIONS_MAX 1024 /* --parallel */

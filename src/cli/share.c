@@ -7,7 +7,7 @@
 #include "wire/json.h"
 
 static const struct flag flags[] = {
-    {"expires", 0, "TIME", "how long it works: 1h unless given, 7d at most", false},
+    {"expires", 0, "TIME", "validity: default 1h, at most 7d", false},
     {"put", 0, NULL, "a URL to upload to, instead of one to read from", false},
     SESSION_FLAGS,
     {NULL, 0, NULL, NULL, false},
@@ -20,19 +20,19 @@ static const char *const examples[] = {
 };
 static const struct verb verb = {
     .name = "share",
-    .summary = "make a URL that opens one object for some time",
+    .summary = "create a URL that opens one object for a limited time",
     .arguments = "s3://BUCKET/KEY",
     .least = 1,
     .most = 1,
     .examples = examples,
     .flags = flags,
-    .more = "The URL is signed here with your key; no server is asked. It may do what "
-            "that key may, "
-            "and ends with it.\nWhoever has it needs no key: send it as you would a "
-            "password. forebay presign is the same."};
+    .more = "The URL is signed locally with your key; no server is asked. It "
+            "has the rights of that key and ends with it. Anyone\n"
+            "who has the URL can use it: treat it like a password. forebay "
+            "presign is the same."};
 
 static enum exit_code
-share(struct session *s)
+share_share(struct session *s)
 {
     struct arena *a = arena_new(KIB(16), MIB(1));
     const char *given = args_value(s->args, "expires");
@@ -55,9 +55,9 @@ share(struct session *s)
 }
 
 static enum exit_code
-run(const struct args *a)
+share_run(const struct args *a)
 {
-    return session_run(a, share, NULL);
+    return session_run(a, share_share, NULL);
 }
 
-const struct cli_verb cli_share = {&verb, run};
+const struct cli_verb cli_share = {&verb, share_run};

@@ -12,15 +12,14 @@
 
 static const struct flag stat_flags[] = {
     {"verbose", 'v', NULL,
-     "where it lies at the server, and how long it stays (a Forebay server)", false},
+     "show where the server stores it and how long it stays (Forebay server)", false},
     SESSION_FLAGS,
     {NULL, 0, NULL, NULL, false}};
 static const char *const stat_examples[] = {"forebay stat s3://train/shard-000000.tar",
                                             "forebay stat -v s3://train/shard-000000.tar",
                                             "forebay stat s3://train --json", NULL};
 static const struct verb stat_verb = {.name = "stat",
-                                      .summary =
-                                          "say what is known of an object or a bucket",
+                                      .summary = "show metadata of an object or a bucket",
                                       .arguments = "s3://BUCKET[/KEY]",
                                       .least = 1,
                                       .most = 1,
@@ -92,12 +91,12 @@ print_left(const json_t *here)
     const json_t *left = json_object_get(here, "ttl_left_ms");
 
     if (json_integer_value(left) > 0)
-        printf("asked     again in %lld s\n",
+        printf("expires   in %lld s, then it is revalidated\n",
                (long long)(json_integer_value(left) + 999) / 1000);
     else if (json_is_integer(left))
-        printf("asked     again at the next read\n");
+        printf("expires   revalidated at the next read\n");
     else
-        printf("asked     never again: the bucket has no time to live\n");
+        printf("expires   never: the bucket has no time to live\n");
 }
 
 static void
@@ -110,13 +109,13 @@ print_here(const json_t *here)
     bool cached = strcmp(json_get_text(here, "class", ""), "cached") == 0;
 
     if (!json_is_object(here)) {
-        printf("here      no: the next read fetches it\n");
+        printf("cached    no: the next read fetches it\n");
         return;
     }
     if (json_is_string(sum))
         printf("checksum  %s %s\n", json_get_text(here, "checksum_algorithm", ""),
                json_string_value(sum));
-    printf("here      %s, on disk %s\n",
+    printf("cached    %s, on disk %s\n",
            cached ? "a copy of the remote's object" : "the object itself",
            json_get_text(disk, "path", json_get_text(disk, "id", "")));
     printf("segment   %s %llu at %llu\n", json_get_text(segment, "kind", ""),
@@ -125,16 +124,16 @@ print_here(const json_t *here)
     printf("since     after %s, when its segment was made\n",
            json_get_text(segment, "made", "-"));
     if (json_get_u64(here, "chunks") > 0)
-        printf("chunks    %llu of %llu are here, %llu bytes\n",
+        printf("chunks    %llu of %llu cached, %llu bytes\n",
                (unsigned long long)json_get_u64(here, "chunks_here"),
                (unsigned long long)json_get_u64(here, "chunks"),
                (unsigned long long)json_get_u64(here, "present_bytes"));
     if (!cached) {
         printf("copies    %llu\n", (unsigned long long)json_get_u64(here, "copies"));
-        printf("evicted   never: it is only here\n");
+        printf("evicted   never: this is the only copy\n");
         return;
     }
-    printf("reads     %llu of late; %.2f of an object of its segment\n",
+    printf("reads     %llu recently; %.2f on average in its segment\n",
            (unsigned long long)json_get_u64(here, "reads"),
            json_number_value(json_object_get(segment, "access_freq")));
     print_left(here);

@@ -15,12 +15,12 @@
 static const struct flag flags[] = {
     {"checksum", 'c', NULL, "compare bytes by ETag wherever sizes are equal", false},
     {"size-only", 0, NULL, "compare sizes alone", false},
-    {"delete", 0, NULL, "remove from DEST what SOURCE does not have", false},
+    {"delete", 0, NULL, "delete objects of DEST that SOURCE does not have", false},
     {"max-delete", 0, "N", "refuse to remove more than N", false},
     {"yes", 'y', NULL, "do not ask before removing", false},
-    {"dry-run", 'n', NULL, "only say what would be done", false},
-    {"restart", 0, NULL, "begin large ones anew, whatever an earlier try left", false},
-    {"no-follow", 0, NULL, "leave symbolic links of a local source out", false},
+    {"dry-run", 'n', NULL, "print what would be done, change nothing", false},
+    {"restart", 0, NULL, "start large transfers from the beginning", false},
+    {"no-follow", 0, NULL, "skip symbolic links of a local source", false},
     TO_FLAGS,
     SELECT_FLAGS,
     PARALLEL_FLAG,
@@ -44,7 +44,7 @@ static const struct verb verb = {
         "Other size, other object. The same size: up, the object is not older than the "
         "file; down, the file has the object's\ntime; else the MD5 of the file decides, "
         "so no time alone makes a copy. What --exclude leaves out is neither copied\nnor "
-        "removed. Interrupted, the same command goes on."};
+        "removed. Repeat an interrupted command to resume it."};
 
 enum kind { COPY, CHECK };
 
@@ -169,7 +169,7 @@ on_pair(struct syncing *y, const struct pairs *pairs, const struct pair *p,
 }
 
 static enum err
-find(struct flow *f, void *arg, struct errbuf *eb)
+sync_find(struct flow *f, void *arg, struct errbuf *eb)
 {
     struct syncing *y = arg;
     struct pairs *pairs = NULL;
@@ -330,7 +330,7 @@ maybe_remove(struct syncing *y, enum exit_code code)
         return code;
     if (y->s->stale) { /* what SOURCE does not have may well be at its remote */
         fprintf(stderr,
-                "forebay: it was listed without a remote, so nothing is deleted: "
+                "forebay: the listing came without the remote, so nothing is deleted: "
                 "%" PRIu64 " objects would have been\n",
                 y->gone_count);
         return code != EXIT_OK_ ? code : EXIT_DIFFERS;
@@ -384,7 +384,7 @@ sync_take_flags(struct syncing *y)
 }
 
 static enum exit_code
-act(struct session *s)
+sync_act(struct session *s)
 {
     struct syncing y = {.s = s};
     enum exit_code code;
@@ -394,7 +394,7 @@ act(struct session *s)
     y.f = xcalloc(1, sizeof *y.f);
     *y.f = (struct flow){.s = s,
                          .did = y.dry ? "would copy" : "copied",
-                         .find = find,
+                         .find = sync_find,
                          .act = act_on,
                          .arg = &y,
                          .parallel = s->connections,
@@ -402,7 +402,7 @@ act(struct session *s)
                          .restart = args_has(s->args, "restart"),
                          .tags = args_has(s->args, "no-tags") ? FLOW_TAGS_NONE
                                                               : FLOW_TAGS_TOO,
-                         .again = "the same command goes on"};
+                         .again = "repeat the command to resume"};
     code = flow_run(y.f);
     if (y.del)
         code = maybe_remove(&y, code);
@@ -417,8 +417,8 @@ act(struct session *s)
 }
 
 static enum exit_code
-run(const struct args *a)
+sync_run(const struct args *a)
 {
-    return session_run(a, act, NULL);
+    return session_run(a, sync_act, NULL);
 }
-const struct cli_verb cli_sync = {&verb, run};
+const struct cli_verb cli_sync = {&verb, sync_run};

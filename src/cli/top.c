@@ -17,8 +17,8 @@
 #include "wire/json.h"
 
 static const struct flag flags[] = {
-    {"interval", 'i', "TIME", "between two looks; 2s unless given", false},
-    {"once", '1', NULL, "one interval, then end", false},
+    {"interval", 'i', "TIME", "interval; default 2s", false},
+    {"once", '1', NULL, "print one interval and exit", false},
     SESSION_FLAGS,
     {NULL, 0, NULL, NULL, false},
 };
@@ -26,12 +26,12 @@ static const char *const examples[] = {"forebay top", "forebay top --once -o jso
                                        "forebay top -i 10s > log", NULL};
 static const struct verb verb = {
     .name = "top",
-    .summary = "show what a node does now",
+    .summary = "show the current load of a node",
     .arguments = "",
     .examples = examples,
     .flags = flags,
-    .more = "On a terminal the page is written again each interval; else one page after "
-            "another. -o jsonl is one line each."};
+    .more = "On a terminal the page is redrawn each interval; otherwise pages "
+            "follow each other. -o jsonl prints one line each."};
 
 struct page {
     struct samples *samples; /* owned */

@@ -19,7 +19,7 @@ static const struct flag flags[] = {
     {"bucket", 'b', "NAME", "only of this bucket", false},
     {"status", 0, "CODE", "only with this status: 404, 5xx", false},
     {"method", 0, "NAME", "only of this method: PUT", false},
-    {"count", 'n', "N", "end after so many", false},
+    {"count", 'n', "N", "exit after this many", false},
     SESSION_FLAGS,
     {NULL, 0, NULL, NULL, false},
 };

@@ -148,7 +148,7 @@ begin_anew(struct parts *w)
 }
 
 static enum err
-begin(struct parts *w)
+upload_parts_begin(struct parts *w)
 {
     const char *names[] = {w->f->s->endpoint, w->it->to_bucket, w->it->to, w->it->from,
                            NULL};
@@ -211,7 +211,7 @@ transfer_up_parts(struct flow *f, const struct item *it, struct files_file *file
     enum err rc;
 
     w.a = arena_new(KIB(64), MIB(64));
-    rc = begin(&w);
+    rc = upload_parts_begin(&w);
     if (rc == ERR_OK) {
         rt_group_begin(&group);
         for (int i = 1; i < PARTS_AT_ONCE; i++)

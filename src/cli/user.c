@@ -95,7 +95,7 @@ user_end(struct session *s, struct arena **a, struct buf *doc, enum err rc)
 
 static const struct flag add_flags[] = {
     {"grant", 'g', "RIGHTS:WHERE",
-     "a right from the start: read,list:s3://BUCKET/PREFIX, or all:*", true},
+     "initial right: read,list:s3://BUCKET/PREFIX, or all:*", true},
     SESSION_FLAGS,
     {NULL, 0, NULL, NULL, false},
 };
@@ -106,7 +106,7 @@ static const char *const add_examples[] = {
 };
 static const struct verb add = {
     .name = "user add",
-    .summary = "make a user; prints his key, the only time it is shown",
+    .summary = "create a user and print the key, which is shown only once",
     .arguments = "NAME",
     .least = 1,
     .most = 1,
@@ -271,7 +271,7 @@ static const struct cli_verb cli_user_ls = {&ls, run_ls};
 static const char *const rm_examples[] = {"forebay user rm alice", NULL};
 static const struct verb rm = {
     .name = "user rm",
-    .summary = "remove a user: his keys open nothing from then on",
+    .summary = "remove a user and invalidate the user's keys",
     .arguments = "NAME...",
     .least = 1,
     .most = 100,
@@ -307,8 +307,7 @@ static const struct cli_verb cli_user_rm = {&rm, run_rm};
 /* ---- rotate, temp ---- */
 
 static const struct flag rotate_flags[] = {
-    {"keep", 0, "TIME", "the keys so far work so much longer: 24h, 30m; 0 unless given",
-     false},
+    {"keep", 0, "TIME", "grace time of the old keys: 24h, 30m; default 0", false},
     SESSION_FLAGS,
     {NULL, 0, NULL, NULL, false},
 };
@@ -316,7 +315,7 @@ static const char *const rotate_examples[] = {"forebay user rotate alice --keep 
                                               NULL};
 static const struct verb rotate = {
     .name = "user rotate",
-    .summary = "give a user a new key in place of those he has",
+    .summary = "replace the keys of a user",
     .arguments = "NAME",
     .least = 1,
     .most = 1,
@@ -324,7 +323,7 @@ static const struct verb rotate = {
     .flags = rotate_flags,
 };
 static const struct flag temp_flags[] = {
-    {"expires", 0, "TIME", "how long it lives: 1h unless given, 7d at most", false},
+    {"expires", 0, "TIME", "lifetime: default 1h, at most 7d", false},
     SESSION_FLAGS,
     {NULL, 0, NULL, NULL, false},
 };
@@ -417,7 +416,7 @@ static const char *const revoke_examples[] = {
     "forebay user revoke alice write s3://imagenet", NULL};
 static const struct verb revoke = {
     .name = "user revoke",
-    .summary = "take rights away again, from a grant on exactly that place",
+    .summary = "revoke rights of a grant on exactly that place",
     .arguments = "NAME RIGHTS s3://BUCKET[/PREFIX] | '*'",
     .least = 3,
     .most = 3,
@@ -458,7 +457,7 @@ static const struct cli_verb cli_user_revoke = {&revoke, run_revoke};
 /* ---- set ---- */
 
 static const struct flag set_flags[] = {
-    {"requests-per-second", 0, "N", "answered with SlowDown beyond; none: no limit",
+    {"requests-per-second", 0, "N", "above it the answer is SlowDown; none: no limit",
      false},
     {"bytes-per-second", 0, "SIZE", "of bodies, both ways, as 100MiB; none: no limit",
      false},
@@ -471,15 +470,14 @@ static const char *const set_examples[] = {
     "forebay user set ci --parts none", NULL};
 static const struct verb set = {
     .name = "user set",
-    .summary = "limit what a user may use at a time",
+    .summary = "set limits of a user",
     .arguments = "NAME",
     .least = 1,
     .most = 1,
     .examples = set_examples,
     .flags = set_flags,
-    .more =
-        "A second's worth may come at once. Of the whole node; what is not named stays "
-        "as it is.",
+    .more = "A burst of one second is allowed. Limits are per node; limits "
+            "that are not named stay.",
 };
 
 static enum err
@@ -526,7 +524,7 @@ set_limits(struct session *s)
     json_end(&j);
     if (rc == ERR_OK && !any)
         rc = err_set(&s->eb, ERR_BAD_REQUEST,
-                     "user set wants a limit; see user set --help");
+                     "user set needs a limit; see user set --help");
     if (rc == ERR_OK)
         rc = post(s, a, s->args->at[0], "limits", &doc, &answer);
     return user_end(s, &a, &doc, rc);

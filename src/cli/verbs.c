@@ -35,7 +35,7 @@ real_name(const char *name)
 
 /* What others call what we have by another name, which is not taken for it: it may differ. */
 static const char *
-meant(const char *name)
+verbs_meant(const char *name)
 {
     static const struct {
         const char *other, *meant;
@@ -85,7 +85,7 @@ verbs_find(int argc, char *const *argv, int *words, struct errbuf *eb)
         if (strcmp(argv[0], all->groups[i]->verb->name) != 0)
             continue;
         if (argc < 2) {
-            err_set(eb, ERR_BAD_REQUEST, "%s wants a second word; see %s --help", argv[0],
+            err_set(eb, ERR_BAD_REQUEST, "%s needs a subcommand; see %s --help", argv[0],
                     argv[0]);
             return NULL;
         }
@@ -94,9 +94,9 @@ verbs_find(int argc, char *const *argv, int *words, struct errbuf *eb)
         return verbs_find_in(all->groups[i]->verbs, name, eb);
     }
     found = verbs_find_in(all->verbs, real_name(argv[0]), eb);
-    if (found == NULL && meant(argv[0]) != NULL)
+    if (found == NULL && verbs_meant(argv[0]) != NULL)
         err_set(eb, ERR_BAD_REQUEST, "there is no verb \"%s\": did you mean \"%s\"?",
-                argv[0], meant(argv[0]));
+                argv[0], verbs_meant(argv[0]));
     return found;
 }
 

@@ -13,8 +13,7 @@ static const struct flag flags[] = {
 };
 static const char *const examples[] = {"forebay version", NULL};
 static const struct verb verb = {.name = "version",
-                                 .summary =
-                                     "say which version this is, and on what it stands",
+                                 .summary = "print the version and the libraries",
                                  .arguments = "",
                                  .examples = examples,
                                  .flags = flags};

@@ -122,7 +122,7 @@ take_listed(struct walk *w, const struct s3xml_list_entry *e)
                             .etag = e->etag,
                             .is_prefix = e->is_prefix};
     if (memchr(e->key.at, '\0', e->key.len) != NULL)
-        w->now.problem = "a key with a NUL, which no program can be told";
+        w->now.problem = "a key with a NUL, which no program accepts";
     return true;
 }
 

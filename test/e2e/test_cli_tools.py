@@ -25,7 +25,7 @@ def test_batch(cli, bucket, tmp_path):
     assert cli("du", f"s3://{bucket}").split()[:2] == [str(sum(range(200))), "200"]
     assert b"x" * 7 == cli("batch", "-q", input=f"cat 's3://{bucket}/f 7'\n".encode()).encode()
     cli("batch", "-k", input=f"rm 's3://{bucket}/f 1'\nfoo\nrm s3://{bucket}/'f 2\ncat s3://{bucket}/none\n".encode(), status=1)
-    for says in ('line 2: "foo" cannot stand', "line 3: a quote is not closed", "line 4", "1 done, 3 failed"):
+    for says in ('line 2: "foo" cannot be used', "line 3: a quote is not closed", "line 4", "1 done, 3 failed"):
         assert says in cli.stderr, cli.stderr
     cli("batch", input=f"rm -r s3://{bucket}\n".encode(), status=2)  # nobody to ask
     assert "--yes" in cli.stderr

@@ -534,7 +534,7 @@ def test_a_listing_without_the_remote_is_told_and_deletes_nothing(tier, remote_s
         (remote,) = (line for line in cli("doctor", status=status).stdout.splitlines() if " remote " in line)
         return remote
 
-    place, note = f"s3://{bucket}", f"note: the remote of s3://{bucket} does not answer"
+    place, note = f"s3://{bucket}", f"note: the remote of s3://{bucket} does not respond"
     assert note not in cli("ls", place, status=(0,)).stderr
     assert re.fullmatch(rf"ok +remote +s3://{bucket} answers", doctor(0, 1))  # 1: this machine has little space left
     cloud.stop()
@@ -544,7 +544,7 @@ def test_a_listing_without_the_remote_is_told_and_deletes_nothing(tier, remote_s
     synced = cli("sync", place, str(copy), "--delete", "--yes", status=(1,))
     assert "nothing is deleted: 1 " in synced.stderr and sorted(path.name for path in copy.iterdir()) == ["here", "not"]
     remote = doctor(1)
-    assert remote.startswith("WRONG") and f"s3://{bucket}: its remote does not answer" in remote
+    assert remote.startswith("WRONG") and f"s3://{bucket}: the remote does not respond" in remote
 
 
 def test_a_listing_without_the_remote_is_done_in_part(tier, remote_s3, tmp_path):
@@ -558,7 +558,7 @@ def test_a_listing_without_the_remote_is_done_in_part(tier, remote_s3, tmp_path)
     def cli(*args, ends=(1,)):
         env = forebay.server_env({"FOREBAY_ENDPOINT": process.endpoint, "HOME": str(tmp_path)})
         done = subprocess.run([process.binary, *args], env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE)
-        assert done.returncode in ends and f"note: the remote of s3://{bucket} does not answer" in done.stderr, done.stdout + done.stderr
+        assert done.returncode in ends and f"note: the remote of s3://{bucket} does not respond" in done.stderr, done.stdout + done.stderr
         return done
 
     cloud.rule("error", op="ListObjects", status=500)

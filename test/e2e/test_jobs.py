@@ -372,12 +372,12 @@ def test_what_is_known_of_one_object(tier, remote_s3, s3_of=boto):
     process, cloud, bucket = tier
     fill(remote_s3, bucket, ["a", "big"])
     before = cli(process, "stat", "-v", f"s3://{bucket}/a")
-    assert before.returncode == 0 and "here      no" in before.stdout, before.stdout + before.stderr
+    assert before.returncode == 0 and "cached    no" in before.stdout, before.stdout + before.stderr
     for _ in range(3):
         assert plain.get(process.port, bucket, "a").status == 200
     after = cli(process, "stat", "-v", f"s3://{bucket}/a")
     assert after.returncode == 0, after.stderr
-    for words in ("a copy of the remote's object, on disk ", "segment   log ", "since     after 20", "reads     ", "asked     never", "evicted   "):
+    for words in ("a copy of the remote's object, on disk ", "segment   log ", "since     after 20", "reads     ", "expires   never", "evicted   "):
         assert words in after.stdout, after.stdout
     assert cli(process, "pin", f"s3://{bucket}/a").returncode == 0
     assert cli(process, "bucket", "set", f"s3://{bucket}", "--ttl", "10m").returncode == 0

@@ -307,7 +307,7 @@ def test_export_and_import_give_the_same_objects(original, copy, tmp_path, start
     out, _ = run("disk", "import", tmp_path / "new", target)
     assert f"imported {len(original.bodies)} objects" in out
     out, _ = run("disk", "import", tmp_path / "new", target)  # again: nothing twice
-    assert "imported 0 objects" in out and f"{len(original.bodies)} were there already" in out
+    assert "imported 0 objects" in out and f"{len(original.bodies)} already present" in out
     run("disk", "check", tmp_path / "new")
     process = start_forebay("new")
     original.check(client_of(process), times=form == "tar")
@@ -351,7 +351,7 @@ def test_an_import_that_was_killed_is_begun_again(tmp_path, start_forebay):
                 process.kill()
     run(*command[1:])
     out, _ = run(*command[1:])
-    assert f"{len(bodies)} were there already" in out
+    assert f"{len(bodies)} already present" in out
     run("disk", "check", tmp_path / "new")
     client = client_of(start_forebay("new"))
     pages = client.get_paginator("list_objects_v2").paginate(Bucket="killed")
@@ -425,7 +425,7 @@ def test_a_restored_node_answers_the_same(original, copy, tmp_path, start_foreba
     assert f"{len(original.bodies)} objects" in out and "the backup has no keys" in out
     run("restore", tmp_path / "plain.tar", tmp_path / "first", code=1)  # it is a node now
     out, _ = run("restore", "--yes", tmp_path / "plain.tar", tmp_path / "first")
-    assert f"{len(original.bodies)} were there already" in out
+    assert f"{len(original.bodies)} already present" in out
     run("disk", "check", tmp_path / "first")
     process = start_forebay("first")
     client = client_of(process)

@@ -117,7 +117,7 @@ def test_what_may_be_old_is_not_moved_away(changing, remote_s3, tmp_path):
     remote_s3.put_object(Bucket=bucket, Key="k", Body=b"new" * 1000)
     cloud.rule("error", op="HeadObject", status=500)
     told = mv(process, bucket, tmp_path / "copy", 1)
-    assert "copied, but the source is still there" in told and "does not answer" in told
+    assert "copied, but the source is still there" in told and "does not respond" in told
     assert (tmp_path / "copy").read_bytes() == b"old" * 1000 and cloud.requests("DeleteObject") == 0
     assert remote_s3.get_object(Bucket=bucket, Key="k")["Body"].read() == b"new" * 1000
     cloud.behave()

@@ -177,7 +177,7 @@ def test_doctor_says_what_fills_a_disk_unseen(start_forebay, small_disk):
     assert status == 507 and number > 5
     done = subprocess.run([process.binary, "doctor", "--endpoint-url", process.endpoint], env=forebay.server_env(), capture_output=True, text=True, timeout=PATIENCE)
     (space,) = (line for line in done.stdout.splitlines() if " space " in line)
-    assert done.returncode == 1 and space.startswith("WRONG") and f"{8 * (number - 1)}.0 MiB lie in uploads that did not end" in space, done.stdout
+    assert done.returncode == 1 and space.startswith("WRONG") and f"{8 * (number - 1)}.0 MiB are in unfinished uploads" in space, done.stdout
 
 
 def segment_bytes(process):
