@@ -294,6 +294,7 @@ store_new(const struct store_options *o)
         o->block_cache != NULL ? o->block_cache : block_cache_new(o->block_cache_bytes);
     d->segments = segments_new();
     d->wals = wals_new();
+    d->wals->on_garbage = puncher_on_garbage;
     d->recovery = xcalloc(1, sizeof *d->recovery);
     return d;
 }

@@ -61,6 +61,12 @@ puncher_add(struct puncher *p, const struct garbage *garbage, uint32_t count)
 }
 
 void
+puncher_on_garbage(struct store *d, const struct garbage *garbage, uint32_t count)
+{
+    puncher_add(d->puncher, garbage, count);
+}
+
+void
 puncher_given_out(struct puncher *p, uint32_t segment, uint64_t from)
 {
     uint32_t kept = 0;

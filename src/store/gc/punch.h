@@ -19,6 +19,8 @@ struct puncher *puncher_new(struct store *d);
 void puncher_free(struct puncher **pp); /* NULL is fine */
 
 /* Bodies without a entry, copied. What does not fit is found after the next start. */
+/* wals.on_garbage of an open store. */
+void puncher_on_garbage(struct store *d, const struct garbage *garbage, uint32_t count);
 void puncher_add(struct puncher *p, const struct garbage *garbage, uint32_t count);
 /* Places of a segment from `from` on are given out again: whoever died there is forgotten. A copy that comes back has
  * the content id it had, so that would not tell the new body from the old one. */

@@ -10,7 +10,7 @@
  *     bucket                                                              as it is
  *
  * The compactor asks before it submits; the committer asks again in the moment of writing whether what was seen still
- * holds (relocate_allowed), and refuses with ERR_PRECONDITION where it does not: then the next look will tell.
+ * holds (commit.still_holds), and refuses with ERR_PRECONDITION where it does not: then the next look will tell.
  *
  * Owner loop; calls may switch.
  */
@@ -76,10 +76,6 @@ struct place relocate_old_place(const struct relocation *c);
 /* What such a delete with this version took away stands there again. */
 bool relocate_is_superseded(enum log_record_kind kind, const struct version *v,
                             const struct entry *now);
-/* The committer's: `written` records of the batch are not visible yet. */
-enum verdict relocate_allowed(struct changes *changes, struct commit *c,
-                              uint32_t written);
-
 /* Does the body with this header, in a body segment, have a entry, a part, a manifest or an undecided version that names
  * its place? `generation` is not looked at. */
 enum err relocate_body_is_live(struct store *d, const struct log_record *m, bool *out,

@@ -12,7 +12,10 @@
 #include "store/wal/precondition.h"
 #include "store/wal/prepared.h"
 
-/* ---- the record anew ---- */
+static enum verdict relocate_still_holds(struct changes *changes, struct commit *c,
+                                         uint32_t written);
+
+/* ---- the record that takes its place ---- */
 
 /* What the entry knows and the record did not: that its bucket's versioning was suspended. */
 static void
@@ -31,6 +34,7 @@ commit_as_relocation(const struct relocation *from, struct object_meta *meta,
     const struct entry *entry = &from->entry;
 
     c->kind = LOG_RECORD_RELOCATED;
+    c->old_place = relocate_old_place(from);
     if (from->what == RELOCATE_PART) /* of no object yet: a version that says nothing */
         c->version = (struct version){.counter = 1};
     else
@@ -41,10 +45,10 @@ commit_as_relocation(const struct relocation *from, struct object_meta *meta,
     }
     if (from->what == RELOCATE_MOVE) { /* of a committed upload-less prepare, too */
         c->upload = (struct upload_id){0};
-        c->part = 0;
+        c->of.upload.part = 0;
     }
     if (from->what == RELOCATE_MANIFEST)
-        c->part = 0;
+        c->of.upload.part = 0;
 }
 
 /* As its entry says: a delete that came before versioning was known left a marker too, metadata and the end of a newer version
@@ -72,7 +76,8 @@ commit_as_version_end(const struct relocation *from, struct object_meta *meta,
                          .meta = meta,
                          .version = c->version,
                          .born = version_cmp(&c->born, &none) == 0 ? c->version : c->born,
-                         .relocation = from};
+                         .relocation = from,
+                         .still_holds = relocate_still_holds};
 }
 
 enum err
@@ -97,12 +102,12 @@ relocate_commit(const struct relocation *from, struct arena *a, struct store_key
                          .block_sums = m->block_sums,
                          .place = m->place,
                          .upload = m->upload,
-                         .part = m->part,
+                         .of.upload = {.part = m->part, .copy = m->copy},
                          .version = m->version,
                          .born = m->born,
-                         .copy = m->copy,
                          .layout = m->layout,
-                         .relocation = from};
+                         .relocation = from,
+                         .still_holds = relocate_still_holds};
     switch (from->what) {
     case RELOCATE_MOVE:
     case RELOCATE_MANIFEST:
@@ -113,7 +118,8 @@ relocate_commit(const struct relocation *from, struct arena *a, struct store_key
         *c = (struct commit){.kind = LOG_RECORD_UPLOAD_ABORT,
                              .key = key,
                              .upload = m->upload,
-                             .relocation = from};
+                             .relocation = from,
+                             .still_holds = relocate_still_holds};
         break;
     case RELOCATE_ENDED:
         commit_as_version_end(from, meta, c);
@@ -231,8 +237,8 @@ still_open_upload(struct changes *changes, struct commit *c, uint32_t written)
     return now.what == RELOCATE_KEEP ? VERDICT_WRITE : changed_since(c);
 }
 
-enum verdict
-relocate_allowed(struct changes *changes, struct commit *c, uint32_t written)
+static enum verdict
+relocate_still_holds(struct changes *changes, struct commit *c, uint32_t written)
 {
     switch (c->relocation->by) {
     case RELOCATE_BY_NOTHING:

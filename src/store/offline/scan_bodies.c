@@ -325,7 +325,7 @@ commit_orphan(struct orphans *os, const struct orphan *o, const struct log_recor
                        .size = m->size,
                        .place = {o->segment, o->generation, o->offset, o->span},
                        .upload = o->upload,
-                       .part = o->part};
+                       .of.upload.part = o->part};
     enum err rc = store_meta(d, &k, &entry, a, &meta, eb);
 
     if (rc == ERR_OK && o->part > 0)

@@ -26,7 +26,7 @@ begin_upload(struct store *d, const struct store_key *k, enum store_class class,
                        .key = k,
                        .meta = &stamped,
                        .upload = *u,
-                       .copy = copy};
+                       .of.upload.copy = copy};
     enum err rc = meta_check(meta, eb);
 
     if (rc != ERR_OK)
@@ -331,12 +331,12 @@ complete(struct store *d, const struct upload_id *u, const struct store_part *pa
         return err_set(eb, ERR_BAD_REQUEST, "%" PRIu32 " parts, 1 to %u are allowed",
                        count, PART_MAX);
     c->upload = *u;
-    for (unsigned i = 0; i == 0 || (c->parts_moved && i < TRIES); i++) {
+    for (unsigned i = 0; i == 0 || (c->of.upload.parts_moved && i < TRIES); i++) {
         struct manifest m = {.count = count,
                              .entries = xcalloc(count, sizeof *m.entries)};
 
         c->size = 0;
-        c->parts_moved = false;
+        c->of.upload.parts_moved = false;
         rc = fill_manifest(d, u, parts, &m, &c->size, eb);
         if (rc == ERR_OK)
             rc = submit_complete(d, entry.class, c, &m, eb);

@@ -76,7 +76,7 @@ store_in_doubt_resolve(struct store *d, const struct store_key *k,
     struct commit c = {.kind = LOG_RECORD_IN_DOUBT_CLEAR,
                        .key = k,
                        .condition = &unchanged,
-                       .in_doubt = &in_doubt};
+                       .of.in_doubt.count = &in_doubt};
 
     return commit_submit(d, STORE_CACHED, &c, eb);
 }

@@ -53,7 +53,7 @@ store_delete_with(struct store *d, const struct store_key *k,
                        .key = k,
                        .condition = o->condition,
                        .meta = &stamp,
-                       .always = o->always && o->keep_tombstone};
+                       .of.tombstone.always = o->always && o->keep_tombstone};
     enum err rc;
 
     *out = (struct store_deleted){0};

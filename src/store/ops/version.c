@@ -59,12 +59,11 @@ store_version_delete(struct store *d, const struct store_key *k,
     struct commit c = {.kind = LOG_RECORD_VERSION_DELETE,
                        .key = k,
                        .condition = condition,
-                       .stamped = &stamped,
-                       .which = born};
+                       .of.version = {.which = born, .stamped = &stamped}};
     enum err rc = submit(d, &c, as, eb);
 
     if (rc == ERR_OK && was != NULL)
-        *was = c.was;
+        *was = c.of.version.was;
     if (rc == ERR_OK && committed != NULL)
         *committed = c.committed;
     return rc;
@@ -119,13 +118,12 @@ store_set_meta(struct store *d, const struct store_key *k, const struct version 
                const struct version *as, struct entry *out, struct errbuf *eb)
 {
     struct object_meta stamped = *meta;
-    struct commit c = {.kind = LOG_RECORD_META,
-                       .key = k,
-                       .condition = condition,
-                       .meta = &stamped,
-                       .stamped = &stamped,
-                       .which = born,
-                       .current_version = born == NULL};
+    struct commit c = {
+        .kind = LOG_RECORD_META,
+        .key = k,
+        .condition = condition,
+        .meta = &stamped,
+        .of.version = {.which = born, .current = born == NULL, .stamped = &stamped}};
     enum err rc = meta_check(meta, eb);
 
     if (rc == ERR_OK)

@@ -598,7 +598,8 @@ writer_submit(struct store_writer **wp, const struct object_meta *meta, struct c
     c->content = w->content;
     c->size = store_written(w);
     c->upload = w->upload;
-    c->part = w->part;
+    if (w->part > 0)
+        c->of.upload.part = w->part;
     if (rc != ERR_OK)
         give_up_early(w);
     if (rc == ERR_OK && w->body.segment != NULL) {

@@ -9,7 +9,6 @@
 #include "base/metrics.h"
 #include "rt/point.h"
 #include "store/core/core.h"
-#include "store/gc/relocate.h"
 #include "store/health/health.h"
 #include "store/index/key_filter.h"
 #include "store/index/run.h"
@@ -42,7 +41,7 @@ struct committer {
     uint32_t count, written;
     struct iobuf *buf;
     uint32_t len;
-    uint32_t relocation; /* bytes of it that compaction writes */
+    uint32_t relocated; /* bytes of it that compaction writes */
     bool sync;
     struct log_record last;   /* the last one written, to be closed */
     uint32_t last_at;         /* its header in buf */
@@ -141,20 +140,10 @@ commit_wait(struct commit *c, struct errbuf *eb)
 
 /* ---- writing ---- */
 
-/* Records without a body of an object: nothing of them is named in tar. */
-static bool
-has_no_name(enum log_record_kind kind)
-{
-    return kind == LOG_RECORD_BUCKET || kind == LOG_RECORD_DELETE ||
-           kind == LOG_RECORD_IN_DOUBT || kind == LOG_RECORD_IN_DOUBT_CLEAR ||
-           kind == LOG_RECORD_TOMBSTONE || kind == LOG_RECORD_TOMBSTONE_END ||
-           kind == LOG_RECORD_COMMIT_PREPARED || kind == LOG_RECORD_ABORT_PREPARED ||
-           kind == LOG_RECORD_OBSOLETE || kind == LOG_RECORD_VERSION_DELETE;
-}
-
 static struct log_record
 commit_record_of(struct committer *k, struct commit *c)
 {
+    const struct commit_kind *kind = commit_kind_of(c->kind);
     struct store *d = k->disk;
     struct wal *log = &d->wals->of[k->class];
     struct log_record m = {.kind = c->kind,
@@ -177,22 +166,20 @@ commit_record_of(struct committer *k, struct commit *c)
                            .place = c->place,
                            .block_sums = c->block_sums,
                            .upload = c->upload,
-                           .part = c->part,
+                           .part = kind->arm == ARM_UPLOAD ? c->of.upload.part : 0,
                            .born = c->born,
-                           .copy = c->copy,
+                           .copy = kind->arm == ARM_UPLOAD && c->of.upload.copy,
                            .layout = c->layout,
                            .meta = c->meta};
 
     if (c->kind == LOG_RECORD_BUCKET)
         m.payload_sum = hash_crc32c(0, c->payload.at, c->payload.len);
-    if (has_no_name(c->kind))
+    if (kind->is_unnamed)
         m.immutable_name = (struct span){NULL, 0};
     m.version = c->version;
-    if (c->relocation != NULL && c->kind == LOG_RECORD_RELOCATED)
-        m.old_place = relocate_old_place(c->relocation);
-    if (c->kind != LOG_RECORD_UPLOAD_BEGIN && c->kind != LOG_RECORD_PART &&
-        c->kind != LOG_RECORD_UPLOAD_ABORT && c->kind != LOG_RECORD_ABORT_PREPARED &&
-        !commit_has_version(c) && c->relocation == NULL)
+    if (c->kind == LOG_RECORD_RELOCATED)
+        m.old_place = c->old_place;
+    if (!kind->needs_no_version && !commit_has_version(c) && c->relocation == NULL)
         m.version = (struct version){d->epoch, next_id(d)};
     return m;
 }
@@ -215,38 +202,6 @@ commit_place_record(struct committer *k, uint32_t at, struct span payload)
 {
     memcpy(k->buf->at + at, k->scratch.at, k->scratch.len);
     place_payload(k, at, (uint32_t)k->scratch.len, payload);
-}
-
-static enum point
-point_of(enum log_record_kind kind)
-{
-    switch ((unsigned)kind) {
-    case LOG_RECORD_PUT:
-        return POINT_RECORD_PUT;
-    case LOG_RECORD_COMMIT:
-        return POINT_RECORD_COMMIT;
-    case LOG_RECORD_DELETE:
-    case LOG_RECORD_TOMBSTONE:
-        return POINT_RECORD_DELETE;
-    case LOG_RECORD_UPLOAD_BEGIN:
-        return POINT_RECORD_UPLOAD_BEGIN;
-    case LOG_RECORD_PART:
-        return POINT_RECORD_PART;
-    case LOG_RECORD_UPLOAD_COMPLETE:
-        return POINT_RECORD_UPLOAD_COMPLETE;
-    case LOG_RECORD_UPLOAD_ABORT:
-        return POINT_RECORD_UPLOAD_ABORT;
-    case LOG_RECORD_BUCKET:
-        return POINT_RECORD_BUCKET;
-    case LOG_RECORD_IN_DOUBT:
-        return POINT_RECORD_IN_DOUBT;
-    case LOG_RECORD_PREPARE:
-        return POINT_RECORD_PREPARE;
-    case LOG_RECORD_COMMIT_PREPARED:
-        return POINT_RECORD_COMMIT_PREPARED;
-    default:
-        return POINT_RECORD_OTHER;
-    }
 }
 
 /* What was written is read back before anything believes it: the same bytes recovery will see. */
@@ -303,9 +258,9 @@ commit_write_record(struct committer *k, struct commit *c)
     k->last_payload = c->payload;
     place_payload(k, k->len, m.head_len, c->payload);
     if (c->relocation != NULL)
-        k->relocation += k->len - k->last_at;
+        k->relocated += k->len - k->last_at;
     k->written++;
-    point_pass(point_of(c->kind));
+    point_pass(commit_kind_of(c->kind)->point);
     return ERR_OK;
 }
 
@@ -348,7 +303,7 @@ gather(struct committer *k)
     uint64_t bytes = STORE_ALIGN; /* the filling of the last */
 
     k->count = k->written = 0;
-    k->len = k->relocation = 0;
+    k->len = k->relocated = 0;
     k->sync = false;
     while (k->count < BATCH_RECORDS && !list_empty(&k->queue)) {
         struct commit *c = LIST_ENTRY(k->queue.next, struct commit, in_queue);
@@ -435,7 +390,7 @@ commit_batch(struct committer *k)
         rc = commit_batch_buffer((uint32_t)bytes + STORE_ALIGN, &k->buf);
     if (rc != ERR_OK) {
         if (rc == ERR_BUSY)
-            (void)err_set(&eb, rc, "no buffer for a commit group of %" PRIu64 " bytes",
+            (void)err_set(&eb, rc, "no buffer for a commit batch of %" PRIu64 " bytes",
                           bytes);
         answer_all(k, rc, &eb, false);
         return;
@@ -446,8 +401,8 @@ commit_batch(struct committer *k)
         rc = wal_append(d, k->class, k->buf, k->len, k->sync, &eb);
         if (rc == ERR_OK) {
             metric_add(M_DISK_COMMITS, 0, k->written);
-            space_appended(d->space, SPACE_COMPACTION, k->relocation);
-            space_appended(d->space, SPACE_USER, k->len - k->relocation);
+            space_appended(d->space, SPACE_COMPACTION, k->relocated);
+            space_appended(d->space, SPACE_USER, k->len - k->relocated);
             changes_publish(k->changes);
             POINT(COMMIT_VISIBLE);
         }

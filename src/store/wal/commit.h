@@ -2,6 +2,7 @@
  * hand in, judges conditions, appends one batch to the log, syncs once, makes it visible, answers.
  */
 #pragma once
+#include "rt/point.h"
 #include "store/core/core.h"
 #include "store/record/log_record.h"
 #include "store/store_entry.h"
@@ -10,8 +11,32 @@
 struct store;
 struct store_condition;
 
-struct relocation;
-struct committer; /* carry.h */
+struct changes;
+struct commit;
+struct committer;
+struct relocation; /* gc/relocate.h */
+
+/* What the committer does with a change. */
+enum verdict {
+    VERDICT_WRITE,
+    VERDICT_REFUSED,  /* answered: commit.rc says how */
+    VERDICT_DEFERRED, /* it waits until the batch at hand is visible */
+};
+
+/* Which arm of the union in struct commit a kind uses. */
+enum commit_arm { ARM_NONE, ARM_UPLOAD, ARM_VERSION, ARM_IN_DOUBT, ARM_TOMBSTONE };
+
+/* One row for each kind of record that the committer writes (precondition.c). */
+struct commit_kind {
+    enum commit_arm arm;
+    enum point point; /* of the tests: passed when such a record is in its batch */
+    bool is_unnamed;  /* without a body: its name in tar does not have the bucket's */
+    bool needs_no_version; /* others get one from the committer, unless they bring it */
+    /* May it be written? `written`: records that the batch has by now. */
+    enum verdict (*check)(struct changes *changes, struct commit *c, uint32_t written,
+                          bool *sync);
+};
+const struct commit_kind *commit_kind_of(enum log_record_kind kind);
 
 struct commit {
     /* By the caller, who lends everything until commit_submit() returns. */
@@ -25,28 +50,45 @@ struct commit {
     struct span block_sums; /* of the payload */
     struct place place;     /* of a body */
     struct upload_id upload;
-    uint32_t part;
-    /* Of version-delete and meta: which version; NULL: the null version. */
-    const struct version *which;
-    bool current_version; /* of meta: the current one, whichever it is */
-    /* Of meta: the same as `meta`. Of version-delete: becomes `meta` where it ends a null version. */
-    struct object_meta *stamped;
     struct version version; /* as another disk committed; zero: the committer gives one */
-    bool copy;              /* of an upload-begin: it copies an object */
-    bool always;            /* of a tombstone: also where there is nothing to delete */
-    const uint32_t *in_doubt; /* of a doubt-clear: none came since; NULL: whatever came */
-    /* Compaction writes a record of an old log again (carry.h), which sets `born` and `layout` too. NULL: it is new. */
+
+    /* What only some kinds have: commit_kind_of(kind)->arm says which of these it is. */
+    union {
+        struct { /* ARM_UPLOAD */
+            uint32_t part;
+            bool copy; /* of an upload-begin: it copies an object */
+            bool
+                parts_moved; /* answer, of a manifest: it names a place that a part has left. To be made once more */
+        } upload;
+        struct {                         /* ARM_VERSION */
+            const struct version *which; /* NULL: the null version */
+            bool current; /* of meta: the current version, `which` or not */
+            /* Of meta: the same as `meta`. Of version-delete: becomes `meta` where it ends a null version. */
+            struct object_meta *stamped;
+            struct entry was; /* answer: the version's entry before */
+        } version;
+        struct { /* ARM_IN_DOUBT */
+            const uint32_t *
+                count; /* clears only while this is the key's count of writes in doubt; NULL: always */
+        } in_doubt;
+        struct {         /* ARM_TOMBSTONE */
+            bool always; /* also where there is nothing to delete */
+        } tombstone;
+    } of;
+
+    /* Compaction writes a record of an old log once more, and sets `born`, `layout` and `old_place` too. NULL: it is new. */
     const struct relocation *relocation;
+    /* Does what the relocation saw still hold? Instead of the kind's own check. */
+    enum verdict (*still_holds)(struct changes *changes, struct commit *c,
+                                uint32_t written);
+    struct place old_place; /* of `moved` */
 
     /* The answer. */
     enum err rc;
     struct entry entry;       /* as it stands now */
     bool existed;             /* there was an object before */
     struct version committed; /* of the record */
-    struct entry was;         /* of version-delete and meta: the version's entry before */
-    bool
-        parts_moved; /* of a manifest: it names a place that a part has left. To be made anew */
-    bool unknown; /* the record may be in the log although rc is an error */
+    bool unknown;             /* the record may be in the log although rc is an error */
 
     /* The committer's. */
     struct version born;
@@ -67,6 +109,13 @@ commit_init(struct commit *c)
 {
     memset(c, 0, offsetof(struct commit, eb));
     c->eb.text[0] = '\0';
+}
+
+static inline enum verdict
+refuse(struct commit *c, enum err rc)
+{
+    c->rc = rc;
+    return VERDICT_REFUSED;
 }
 
 /* Does it bring the version that another disk has committed? */

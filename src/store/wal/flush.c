@@ -5,7 +5,6 @@
 #include "base/log.h"
 #include "rt/point.h"
 #include "store/core/core.h"
-#include "store/gc/punch.h"
 #include "store/index/index.h"
 #include "store/index/key_filter_fill.h"
 #include "store/index/memtable.h"
@@ -159,8 +158,8 @@ flush_frozen(struct store *d, struct flush *f, struct errbuf *eb)
         d->wals->of[c].uncovered -= f->before[c];
         d->wals->of[c].checkpoint = f->checkpoint.log[c];
     }
-    if (!d->read_only)
-        puncher_add(d->puncher, f->garbage, f->garbage_count);
+    if (d->wals->on_garbage != NULL)
+        d->wals->on_garbage(d, f->garbage, f->garbage_count);
     free(f->garbage);
     f->garbage = NULL;
     return ERR_OK;

@@ -1,6 +1,7 @@
 #include "store/wal/precondition.h"
 
-#include "store/gc/relocate.h"
+#include <assert.h>
+
 #include "store/index/entry.h"
 #include "store/index/find.h"
 #include "store/record/format.h"
@@ -50,7 +51,8 @@ must_say(const struct commit *c, bool exists, const struct entry *old)
         return true;
     if (commit_has_version(c) && version_cmp(&old->version, &c->version) >= 0)
         return false;
-    if (exists || c->always || (old->flags & ENTRY_IN_DOUBT) != 0)
+    if (exists || (c->kind == LOG_RECORD_TOMBSTONE && c->of.tombstone.always) ||
+        (old->flags & ENTRY_IN_DOUBT) != 0)
         return true;
     /* A tombstone that others must hear of stays what it is until one that is kept too takes its place. */
     return c->kind == LOG_RECORD_TOMBSTONE && (old->flags & ENTRY_KEPT) != 0;
@@ -64,10 +66,10 @@ check_in_doubt(struct changes *changes, struct commit *c)
 
     if (c->kind == LOG_RECORD_IN_DOUBT)
         atomic_fetch_add_explicit(in_doubt, 1, memory_order_relaxed);
-    return c->in_doubt == NULL ||
-                   *c->in_doubt == atomic_load_explicit(in_doubt, memory_order_relaxed)
-               ? ERR_OK
-               : err_set(&c->eb, ERR_PRECONDITION, "the key is in doubt once more");
+    if (c->kind == LOG_RECORD_IN_DOUBT_CLEAR && c->of.in_doubt.count != NULL &&
+        *c->of.in_doubt.count != atomic_load_explicit(in_doubt, memory_order_relaxed))
+        return err_set(&c->eb, ERR_PRECONDITION, "the key is in doubt once more");
+    return ERR_OK;
 }
 
 static enum verdict
@@ -119,7 +121,7 @@ check_manifest(struct changes *changes, struct commit *c)
                         "part %u was replaced while the upload was completed", e->number);
         } else if (rc == ERR_OK &&
                    (part.entry.segment != e->segment || part.entry.offset != e->offset)) {
-            c->parts_moved = true;
+            c->of.upload.parts_moved = true;
             rc = err_set(&c->eb, ERR_BUSY,
                          "part %u was moved while the upload was completed", e->number);
         }
@@ -162,8 +164,9 @@ check_upload(struct changes *changes, struct commit *c, uint32_t written, bool *
     if (precondition_upload_is_held(changes->disk, c))
         return VERDICT_REFUSED;
     if (c->kind == LOG_RECORD_PART)
-        return changes_part(changes, &c->upload, c->part) != NULL ? VERDICT_DEFERRED
-                                                                  : VERDICT_WRITE;
+        return changes_part(changes, &c->upload, c->of.upload.part) != NULL
+                   ? VERDICT_DEFERRED
+                   : VERDICT_WRITE;
     /* Parts of this batch are not visible yet. */
     if (written > 0)
         return VERDICT_DEFERRED;
@@ -177,43 +180,96 @@ check_upload(struct changes *changes, struct commit *c, uint32_t written, bool *
                : check_object(changes, c, sync);
 }
 
+/* ---- kinds ---- */
+
+static enum verdict
+check_nothing(struct changes *changes, struct commit *c, uint32_t written, bool *sync)
+{
+    (void)changes, (void)c, (void)written, (void)sync;
+    return VERDICT_WRITE;
+}
+
+static enum verdict
+check_change(struct changes *changes, struct commit *c, uint32_t written, bool *sync)
+{
+    (void)written;
+    return check_object(changes, c, sync);
+}
+
+static enum verdict
+check_put(struct changes *changes, struct commit *c, uint32_t written, bool *sync)
+{
+    (void)written;
+    return commit_has_version(c) ? precondition_check_replica(changes, c, sync)
+                                 : check_object(changes, c, sync);
+}
+
+static enum verdict
+check_replica(struct changes *changes, struct commit *c, uint32_t written, bool *sync)
+{
+    (void)written;
+    return precondition_check_replica(changes, c, sync);
+}
+
+static enum verdict
+check_prepare(struct changes *changes, struct commit *c, uint32_t written, bool *sync)
+{
+    return is_upload(c) ? check_upload(changes, c, written, sync)
+                        : precondition_check_replica(changes, c, sync);
+}
+
+static enum verdict
+check_version(struct changes *changes, struct commit *c, uint32_t written, bool *sync)
+{
+    enum err rc = precondition_check_version(changes, c);
+
+    (void)written, (void)sync;
+    return rc == ERR_OK ? VERDICT_WRITE : refuse(c, rc);
+}
+
+/* clang-format off */
+static const struct commit_kind kinds[] = {
+    [LOG_RECORD_PUT]             = {ARM_NONE,      POINT_RECORD_PUT,             false, false, check_put},
+    [LOG_RECORD_COMMIT]          = {ARM_NONE,      POINT_RECORD_COMMIT,          false, false, check_put},
+    [LOG_RECORD_DELETE]          = {ARM_NONE,      POINT_RECORD_DELETE,          true,  false, check_change},
+    [LOG_RECORD_META]            = {ARM_VERSION,   POINT_RECORD_OTHER,           false, false, check_version},
+    [LOG_RECORD_IN_DOUBT]        = {ARM_NONE,      POINT_RECORD_IN_DOUBT,        true,  false, check_change},
+    [LOG_RECORD_IN_DOUBT_CLEAR]  = {ARM_IN_DOUBT,  POINT_RECORD_OTHER,           true,  false, check_change},
+    [LOG_RECORD_UPLOAD_BEGIN]    = {ARM_UPLOAD,    POINT_RECORD_UPLOAD_BEGIN,    false, true,  check_nothing},
+    [LOG_RECORD_PART]            = {ARM_UPLOAD,    POINT_RECORD_PART,            false, true,  check_upload},
+    [LOG_RECORD_UPLOAD_COMPLETE] = {ARM_UPLOAD,    POINT_RECORD_UPLOAD_COMPLETE, false, false, check_upload},
+    [LOG_RECORD_UPLOAD_ABORT]    = {ARM_NONE,      POINT_RECORD_UPLOAD_ABORT,    false, true,  check_upload},
+    [LOG_RECORD_BUCKET]          = {ARM_NONE,      POINT_RECORD_BUCKET,          true,  false, check_nothing},
+    [LOG_RECORD_OBSOLETE]        = {ARM_NONE,      POINT_RECORD_OTHER,           true,  false, check_replica},
+    [LOG_RECORD_ABORT_PREPARED]  = {ARM_NONE,      POINT_RECORD_OTHER,           true,  true,  check_replica},
+    [LOG_RECORD_RELOCATED]       = {ARM_UPLOAD,    POINT_RECORD_OTHER,           false, false, NULL},
+    [LOG_RECORD_TOMBSTONE]       = {ARM_TOMBSTONE, POINT_RECORD_DELETE,          true,  false, check_change},
+    [LOG_RECORD_TOMBSTONE_END]   = {ARM_NONE,      POINT_RECORD_OTHER,           true,  false, check_replica},
+    [LOG_RECORD_PREPARE]         = {ARM_UPLOAD,    POINT_RECORD_PREPARE,         false, false, check_prepare},
+    [LOG_RECORD_COMMIT_PREPARED] = {ARM_NONE,      POINT_RECORD_COMMIT_PREPARED, true,  false, check_replica},
+    [LOG_RECORD_VERSION_DELETE]  = {ARM_VERSION,   POINT_RECORD_OTHER,           true,  false, check_version},
+};
+/* clang-format on */
+
+const struct commit_kind *
+commit_kind_of(enum log_record_kind kind)
+{
+    assert((unsigned)kind < ARRAY_LEN(kinds));
+    assert(kind == LOG_RECORD_RELOCATED || kinds[kind].check != NULL);
+    return &kinds[kind];
+}
+
 enum verdict
 precondition_check(struct changes *changes, struct commit *c, uint32_t written,
                    bool *sync)
 {
-    enum err rc;
-
+    assert(c->class == changes->class);
+    assert((c->relocation == NULL) == (c->still_holds == NULL));
     *sync = c->class == STORE_NATIVE;
     if (c->relocation != NULL) {
         *sync =
             false; /* what it stands for is durable until its log goes, and that waits for the index */
-        return relocate_allowed(changes, c, written);
+        return c->still_holds(changes, c, written);
     }
-    switch ((unsigned)c->kind) {
-    case LOG_RECORD_UPLOAD_BEGIN:
-    case LOG_RECORD_BUCKET:
-        return VERDICT_WRITE;
-    case LOG_RECORD_PART:
-    case LOG_RECORD_UPLOAD_ABORT:
-    case LOG_RECORD_UPLOAD_COMPLETE:
-        return check_upload(changes, c, written, sync);
-    case LOG_RECORD_META:
-    case LOG_RECORD_VERSION_DELETE:
-        rc = precondition_check_version(changes, c);
-        return rc == ERR_OK ? VERDICT_WRITE : refuse(c, rc);
-    case LOG_RECORD_PREPARE:
-        return is_upload(c) ? check_upload(changes, c, written, sync)
-                            : precondition_check_replica(changes, c, sync);
-    case LOG_RECORD_COMMIT_PREPARED:
-    case LOG_RECORD_ABORT_PREPARED:
-    case LOG_RECORD_TOMBSTONE_END:
-    case LOG_RECORD_OBSOLETE:
-        return precondition_check_replica(changes, c, sync);
-    case LOG_RECORD_PUT:
-    case LOG_RECORD_COMMIT:
-        return commit_has_version(c) ? precondition_check_replica(changes, c, sync)
-                                     : check_object(changes, c, sync);
-    default:
-        return check_object(changes, c, sync);
-    }
+    return commit_kind_of(c->kind)->check(changes, c, written, sync);
 }

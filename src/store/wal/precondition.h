@@ -1,24 +1,12 @@
 /* judge: may a change go into the log? What the committer asks of each before it writes it: of puts, deletes, in_doubt, parts
  * and uploads here; of records that keep copies in step precondition_check_replica, of one version of a key precondition_check_version, of what
- * compaction carries relocate_allowed().
+ * compaction relocates commit.still_holds().
  *
  * Owner loop; may switch. Nothing is kept: the answer of what is refused stands in *c.
  */
 #pragma once
 #include "store/wal/change.h"
 #include "store/wal/commit.h"
-
-enum verdict {
-    VERDICT_WRITE,
-    VERDICT_REFUSED,  /* answered: commit.rc says how */
-    VERDICT_DEFERRED, /* it waits for the batch at hand to be visible */
-};
-static inline enum verdict
-refuse(struct commit *c, enum err rc)
-{
-    c->rc = rc;
-    return VERDICT_REFUSED;
-}
 
 /* `changes`: the batch at hand, which has `written` records by now. *sync: the change must be durable before it is
  * answered. Never VERDICT_DEFERRED where `written` is 0. */

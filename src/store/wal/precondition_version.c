@@ -66,7 +66,7 @@ precondition_check_condition(const struct store_condition *c, bool exists,
 static void
 fill_meta(struct commit *c)
 {
-    const struct entry *entry = &c->was;
+    const struct entry *entry = &c->of.version.was;
 
     c->content = entry->content;
     c->size = entry->size;
@@ -74,9 +74,10 @@ fill_meta(struct commit *c)
     c->place = (struct place){.segment = entry->segment,
                               .offset = entry->offset,
                               .span = (entry->flags & ENTRY_INLINE) != 0 ? 0 : 1};
-    c->stamped->versioning = (entry->flags & ENTRY_VERSIONED) != 0   ? STORE_VERSIONED
-                             : (entry->flags & ENTRY_SUSPENDED) != 0 ? STORE_SUSPENDED
-                                                                     : STORE_UNVERSIONED;
+    c->of.version.stamped->versioning =
+        (entry->flags & ENTRY_VERSIONED) != 0   ? STORE_VERSIONED
+        : (entry->flags & ENTRY_SUSPENDED) != 0 ? STORE_SUSPENDED
+                                                : STORE_UNVERSIONED;
 }
 
 enum err
@@ -85,28 +86,31 @@ precondition_check_version(struct changes *k, struct commit *c)
     bool current;
     enum err rc;
 
-    if (c->current_version)
-        rc = changes_current(k, c->key->bucket, c->key->key, &c->was, &c->eb);
+    if (c->of.version.current)
+        rc = changes_current(k, c->key->bucket, c->key->key, &c->of.version.was, &c->eb);
     else
-        rc = changes_version(k, c->key->bucket, c->key->key, c->which, &c->was, &current,
-                             &c->eb);
-    if (rc == ERR_OK && c->kind == LOG_RECORD_META && !entry_is_object(&c->was))
+        rc = changes_version(k, c->key->bucket, c->key->key, c->of.version.which,
+                             &c->of.version.was, &current, &c->eb);
+    if (rc == ERR_OK && c->kind == LOG_RECORD_META &&
+        !entry_is_object(&c->of.version.was))
         rc = ERR_NOT_FOUND;
     if (rc == ERR_NOT_FOUND)
         return err_set(&c->eb, rc, "the version does not exist");
     if (rc == ERR_OK &&
         c->version.epoch == 0) /* what another disk committed, it judged */
-        rc = precondition_check_condition(c->condition, entry_is_object(&c->was), &c->was,
-                                          &c->eb);
+        rc = precondition_check_condition(c->condition,
+                                          entry_is_object(&c->of.version.was),
+                                          &c->of.version.was, &c->eb);
     if (rc != ERR_OK)
         return rc;
     c->existed = true;
-    c->born = entry_born(&c->was);
+    c->born = entry_born(&c->of.version.was);
     if (c->kind == LOG_RECORD_META) {
         fill_meta(c);
-    } else if (entry_is_null_version(&c->was) && c->stamped != NULL) {
-        c->stamped->versioning = STORE_SUSPENDED;
-        c->meta = c->stamped;
+    } else if (entry_is_null_version(&c->of.version.was) &&
+               c->of.version.stamped != NULL) {
+        c->of.version.stamped->versioning = STORE_SUSPENDED;
+        c->meta = c->of.version.stamped;
     }
     return ERR_OK;
 }

@@ -44,6 +44,8 @@ struct wals {
     struct wal of[STORE_CLASSES_];
     struct garbage *garbage; /* bodies that died since the last flush; owned */
     uint32_t garbage_count, garbage_room;
+    /* The index knows that these are dead: their places can be given back. NULL: nothing is. */
+    void (*on_garbage)(struct store *d, const struct garbage *garbage, uint32_t count);
     uint64_t deaths[STORE_CLASSES_]; /* of bodies, since the start */
     struct truncated truncated;
     struct rt_sem truncated_turn; /* one write of it at a time (durable_mark.h) */

@@ -396,7 +396,7 @@ stale_manifest(void *arg)
     block_sums_put(block_seed(d->cluster_sum, &c.content, 0), 0, payload, c.payload.len,
                    sums);
     c.block_sums = (struct span){sums, sizeof sums};
-    CHECK(commit_submit(d, STORE_NATIVE, &c, &eb) == ERR_BUSY && c.parts_moved);
+    CHECK(commit_submit(d, STORE_NATIVE, &c, &eb) == ERR_BUSY && c.of.upload.parts_moved);
     complete_upload(d, "stale", &u);
     CHECK(world_get(d, "stale", data + 5000, 5000, 0, 5000) == ERR_OK);
     arena_free(&a);

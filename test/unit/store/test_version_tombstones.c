@@ -145,7 +145,8 @@ end_tersely(struct store *d, const struct version *id)
 {
     struct store_key k = the_key();
     struct errbuf eb = {0};
-    struct commit c = {.kind = LOG_RECORD_VERSION_DELETE, .key = &k, .which = id};
+    struct commit c = {
+        .kind = LOG_RECORD_VERSION_DELETE, .key = &k, .of.version.which = id};
 
     REQUIRE(commit_submit(d, STORE_NATIVE, &c, &eb) == ERR_OK);
 }
