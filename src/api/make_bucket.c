@@ -53,7 +53,7 @@ change_bucket(struct request *q, const struct map_bucket *b, map_bucket_edit *ch
               void *arg, struct errbuf *eb)
 {
     const struct map_bucket *changed = NULL;
-    enum err rc = map_bucket_change(q->api->options.map, span_of(b->name), b->id, change,
+    enum err rc = map_bucket_change(q->api->options.map, span_of(b->uname), b->id, change,
                                     arg, &changed, eb);
 
     if (rc == ERR_OK)

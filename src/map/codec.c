@@ -1,5 +1,7 @@
 #include "map/codec.h"
 
+#include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,7 +36,30 @@ enum {
     F_PLAIN_HTTP = 24,
     F_REQUESTER_PAYS = 25,
     F_NETWORK = 26,
+    F_PROVIDER = 27,
+    F_NAMESPACE = 28,
+    F_QUALIFIED = 29,
+    F_CLOSING = 30,
+    F_PROPERTY = 31,
 };
+static_assert(MAP_AIS == 0 && MAP_HTTP == 4, "providers are stored as numbers");
+
+struct span
+map_uname(const struct map_bucket_id *id, char out[MAP_UNAME_MAX + 1])
+{
+    int n = id->qualified ? snprintf(out, MAP_UNAME_MAX + 1, "%s@%.*s@%.*s",
+                                     map_provider_name(id->provider), SPAN_ARG(id->ns),
+                                     SPAN_ARG(id->name))
+                          : snprintf(out, MAP_UNAME_MAX + 1, "%.*s", SPAN_ARG(id->name));
+
+    return (struct span){out, (size_t)MIN(n, MAP_UNAME_MAX)};
+}
+
+enum map_provider
+map_provider_of(const struct map_backend *backend)
+{
+    return backend == NULL ? MAP_AIS : backend->plain_http ? MAP_HTTP : MAP_AWS;
+}
 
 static void
 put_text(struct record_writer *w, uint8_t id, const char *text)
@@ -88,6 +113,14 @@ map_bucket_encode(const struct map_bucket *b, struct buf *out)
         put_number(&w, F_REQUESTER_PAYS, b->backend.requester_pays);
         put_number(&w, F_NETWORK, b->backend.network);
     }
+    if (b->provider != map_provider_of(b->cached ? &b->backend : NULL))
+        record_put_u64(&w, F_PROVIDER, b->provider);
+    if (b->ns != NULL && b->ns[0] != '\0')
+        put_text(&w, F_NAMESPACE, b->ns);
+    put_number(&w, F_QUALIFIED, b->qualified);
+    put_number(&w, F_CLOSING, b->closing);
+    for (unsigned i = 0; i < b->property_count; i++)
+        put_text(&w, F_PROPERTY, b->properties[i]);
     record_end(&w);
 }
 
@@ -108,32 +141,64 @@ get_u64(const struct record *r, uint8_t id, uint64_t *out)
     return record_find(r, id, &s) ? record_u64(s, out) : ERR_OK;
 }
 
+/* The texts of a repeated field. */
 static enum err
-get_pins(struct record *r, struct map_bucket *b)
+get_texts(struct record r, uint8_t wanted, unsigned max, size_t bytes_max, char ***out,
+          unsigned *count)
 {
     struct span field;
     size_t bytes = 0;
     uint8_t id;
 
-    while (record_next(r, &id, &field)) {
-        if (id != F_PIN)
+    while (record_next(&r, &id, &field)) {
+        if (id != wanted)
             continue;
         bytes += field.len;
-        if (b->pin_count == MAP_PINS_MAX || bytes > MAP_PIN_BYTES ||
+        if (*count == max || bytes > bytes_max ||
             memchr(field.at, '\0', field.len) != NULL)
             return ERR_CORRUPT;
-        if (b->pins == NULL)
-            b->pins = xcalloc(MAP_PINS_MAX, sizeof *b->pins);
-        b->pins[b->pin_count++] = xmemdup0(field.at, field.len);
+        if (*out == NULL)
+            *out = xcalloc(max, sizeof **out);
+        (*out)[(*count)++] = xmemdup0(field.at, field.len);
     }
     return ERR_OK;
 }
 
-/* ERR_CORRUPT when a setting has a value that nobody wrote. */
+/* Who the bucket is. A record without these fields is of the flat space. */
+static enum err
+get_identity(const struct record *r, struct map_bucket *b)
+{
+    uint64_t provider = map_provider_of(b->cached ? &b->backend : NULL), qualified;
+    struct span field;
+    char uname[MAP_UNAME_MAX + 1];
+    struct map_bucket_id id;
+
+    if ((record_find(r, F_PROVIDER, &field) && record_u64(field, &provider) != ERR_OK) ||
+        provider >= MAP_PROVIDERS_ || get_u64(r, F_QUALIFIED, &qualified) != ERR_OK ||
+        qualified > 1)
+        return ERR_CORRUPT;
+    b->provider = (enum map_provider)provider;
+    b->qualified = qualified != 0;
+    b->ns = get_text(r, F_NAMESPACE);
+    if (b->ns == NULL)
+        b->ns = xstrdup("");
+    if (b->name == NULL || strlen(b->name) > MAP_BUCKET_NAME_MAX ||
+        strlen(b->ns) > MAP_NAMESPACE_MAX || (b->ns[0] != '\0' && !b->qualified))
+        return ERR_CORRUPT;
+    id = (struct map_bucket_id){.provider = b->provider,
+                                .ns = span_of(b->ns),
+                                .name = span_of(b->name),
+                                .qualified = b->qualified};
+    (void)map_uname(&id, uname);
+    b->uname = xstrdup(uname);
+    return ERR_OK;
+}
+
+/* ERR_CORRUPT when a setting is out of range. */
 static enum err
 get_settings(const struct record *r, struct map_bucket *b)
 {
-    uint64_t copies, min_copies, versioning, anonymous_read, fail_stale;
+    uint64_t copies, min_copies, versioning, anonymous_read, fail_stale, closing;
 
     b->cors = get_text(r, F_CORS);
     b->tags = get_text(r, F_TAGS);
@@ -145,13 +210,15 @@ get_settings(const struct record *r, struct map_bucket *b)
         get_u64(r, F_QUOTA_OBJECTS, &b->quota_objects) != ERR_OK ||
         get_u64(r, F_CACHE_BUDGET, &b->cache_budget) != ERR_OK ||
         get_u64(r, F_TTL_MS, &b->ttl_ms) != ERR_OK ||
-        get_u64(r, F_FAIL_STALE, &fail_stale) != ERR_OK || fail_stale > 1)
+        get_u64(r, F_FAIL_STALE, &fail_stale) != ERR_OK || fail_stale > 1 ||
+        get_u64(r, F_CLOSING, &closing) != ERR_OK || closing > 1)
         return ERR_CORRUPT;
     b->copies = (unsigned)copies;
     b->min_copies = (unsigned)min_copies;
     b->versioning = (enum map_versioning)versioning;
     b->anonymous_read = anonymous_read != 0;
     b->fail_stale = fail_stale != 0;
+    b->closing = closing != 0;
     return ERR_OK;
 }
 
@@ -180,7 +247,11 @@ map_bucket_decode(struct span bytes, struct map_bucket **out, struct errbuf *eb)
         get_u64(&r, F_PLAIN_HTTP, &plain) != ERR_OK ||
         get_u64(&r, F_REQUESTER_PAYS, &pays) != ERR_OK ||
         get_u64(&r, F_NETWORK, &network) != ERR_OK || network > MAP_NETWORK_ANY ||
-        get_settings(&r, b) != ERR_OK || get_pins(&r, b) != ERR_OK)
+        get_settings(&r, b) != ERR_OK ||
+        get_texts(r, F_PIN, MAP_PINS_MAX, MAP_PIN_BYTES, &b->pins, &b->pin_count) !=
+            ERR_OK ||
+        get_texts(r, F_PROPERTY, MAP_PROPERTIES_MAX, MAP_PROPERTY_BYTES_MAX,
+                  &b->properties, &b->property_count) != ERR_OK)
         rc = ERR_CORRUPT;
     b->created_ms = (int64_t)created;
     b->cached = cached != 0;
@@ -196,7 +267,9 @@ map_bucket_decode(struct span bytes, struct map_bucket **out, struct errbuf *eb)
         .requester_pays = pays != 0,
         .network = (enum map_network)network,
     };
-    if (rc != ERR_OK || b->id == 0 || b->name == NULL || b->immutable_name == NULL ||
+    if (rc == ERR_OK)
+        rc = get_identity(&r, b);
+    if (rc != ERR_OK || b->id == 0 || b->uname == NULL || b->immutable_name == NULL ||
         (b->cached && b->backend.bucket == NULL)) {
         map_bucket_drop((const struct map_bucket **)&b);
         return err_set(eb, ERR_CORRUPT,

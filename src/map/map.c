@@ -47,7 +47,9 @@ map_bucket_drop(const struct map_bucket **bp)
     *bp = NULL;
     if (b == NULL || __atomic_sub_fetch(&b->refs, 1, __ATOMIC_ACQ_REL) > 0)
         return;
+    free(b->ns);
     free(b->name);
+    free(b->uname);
     free(b->immutable_name);
     free(b->backend.endpoint);
     free(b->backend.region);
@@ -58,6 +60,9 @@ map_bucket_drop(const struct map_bucket **bp)
     for (unsigned i = 0; i < b->pin_count; i++)
         free(b->pins[i]);
     free(b->pins);
+    for (unsigned i = 0; i < b->property_count; i++)
+        free(b->properties[i]);
+    free(b->properties);
     free(b);
 }
 
@@ -98,14 +103,38 @@ map_bucket_at(const struct map *m, uint32_t index)
     return m->buckets[index];
 }
 
+const char *
+map_bucket_property(const struct map_bucket *b, const char *name)
+{
+    size_t len = strlen(name);
+
+    for (unsigned i = 0; i < b->property_count; i++)
+        if (strncmp(b->properties[i], name, len) == 0 && b->properties[i][len] == '=')
+            return b->properties[i] + len + 1;
+    return NULL;
+}
+
+const char *
+map_provider_name(enum map_provider p)
+{
+    static const char *const names[MAP_PROVIDERS_] = {[MAP_AIS] = "ais",
+                                                      [MAP_AWS] = "aws",
+                                                      [MAP_GCP] = "gcp",
+                                                      [MAP_AZURE] = "azure",
+                                                      [MAP_HTTP] = "ht"};
+
+    assert(p < MAP_PROVIDERS_);
+    return names[p];
+}
+
 const struct map_bucket *
-map_bucket_find(const struct map *m, struct span name)
+map_bucket_find(const struct map *m, struct span uname)
 {
     uint32_t low = 0, high = m->count;
 
     while (low < high) {
         uint32_t mid = low + (high - low) / 2;
-        int c = span_cmp(span_of(m->buckets[mid]->name), name);
+        int c = span_cmp(span_of(m->buckets[mid]->uname), uname);
 
         if (c == 0)
             return m->buckets[mid];
@@ -130,6 +159,7 @@ map_fill(struct map *m, const struct meta_pair *pairs, uint32_t count, struct er
         b->revision = pairs[m->count].revision;
         assert(b->revision > 0);
         assert(b->refs == 1);
+        assert(b->uname != NULL);
         m->buckets[m->count] = b;
     }
     return ERR_OK;
@@ -204,7 +234,8 @@ map_stop(struct map_service **sp)
 
 struct change {
     struct map_service *s;
-    struct span name;
+    struct span uname;
+    const struct map_bucket_id *as;    /* create */
     const struct map_backend *backend; /* create: NULL for native */
     int64_t now_ms;
     bool remove;
@@ -230,8 +261,12 @@ bucket_new(const struct change *c, uint64_t id)
     *b = (struct map_bucket){
         .refs = 1,
         .id = id,
-        .name = xmemdup0(c->name.at, c->name.len),
-        .immutable_name = xmemdup0(c->name.at, c->name.len),
+        .provider = c->as->provider,
+        .ns = xmemdup0(c->as->ns.at, c->as->ns.len),
+        .name = xmemdup0(c->as->name.at, c->as->name.len),
+        .qualified = c->as->qualified,
+        .uname = xmemdup0(c->uname.at, c->uname.len),
+        .immutable_name = xmemdup0(c->uname.at, c->uname.len),
         .created_ms = c->now_ms,
         .cached = c->backend != NULL,
     };
@@ -287,10 +322,10 @@ store_bucket(struct change *c, struct map_bucket *b, const struct meta_change *a
 
     buf_init(&record, META_VALUE_MAX);
     map_bucket_encode(b, &record);
-    changes[0] =
-        (struct meta_change){.key = span_of(arena_printf(a, BUCKET_PREFIX "%s", b->name)),
-                             .value = buf_span(&record),
-                             .if_revision = b->revision};
+    changes[0] = (struct meta_change){
+        .key = span_of(arena_printf(a, BUCKET_PREFIX "%s", b->uname)),
+        .value = buf_span(&record),
+        .if_revision = b->revision};
     if (also != NULL)
         changes[1] = *also;
     rc = record.full ? err_set(&c->eb, ERR_TOO_LARGE,
@@ -319,8 +354,8 @@ create_once(struct change *c, struct arena *a)
     uint32_t failed = 0;
     enum err rc;
 
-    if (map_bucket_find(map_now(c->s), c->name) != NULL)
-        return err_set(&c->eb, ERR_EXISTS, "bucket \"%.*s\" exists", SPAN_ARG(c->name));
+    if (map_bucket_find(map_now(c->s), c->uname) != NULL)
+        return err_set(&c->eb, ERR_EXISTS, "bucket \"%.*s\" exists", SPAN_ARG(c->uname));
     if (map_bucket_count(map_now(c->s)) >= MAP_BUCKETS_MAX)
         return err_set(&c->eb, ERR_TOO_LARGE, "there are %u buckets, the limit",
                        MAP_BUCKETS_MAX);
@@ -339,7 +374,7 @@ create_once(struct change *c, struct arena *a)
     if (rc != ERR_PRECONDITION)
         return rc;
     return failed == 0
-               ? err_set(&c->eb, ERR_EXISTS, "bucket \"%.*s\" exists", SPAN_ARG(c->name))
+               ? err_set(&c->eb, ERR_EXISTS, "bucket \"%.*s\" exists", SPAN_ARG(c->uname))
                : err_set(&c->eb, ERR_BUSY, "buckets are made too fast");
 }
 
@@ -357,10 +392,10 @@ create_on_loop0(struct change *c, struct arena *a)
 static enum err
 find_meant(struct change *c, const struct map_bucket **out)
 {
-    const struct map_bucket *b = map_bucket_find(map_now(c->s), c->name);
+    const struct map_bucket *b = map_bucket_find(map_now(c->s), c->uname);
 
     if (b == NULL || b->id != c->id)
-        return err_set(&c->eb, ERR_NO_BUCKET, "no bucket \"%.*s\"", SPAN_ARG(c->name));
+        return err_set(&c->eb, ERR_NO_BUCKET, "no bucket \"%.*s\"", SPAN_ARG(c->uname));
     assert(b->revision > 0);
     *out = b;
     return ERR_OK;
@@ -370,7 +405,7 @@ static enum err
 remove_once(struct change *c, struct arena *a)
 {
     struct meta_change change = {
-        .key = span_of(arena_printf(a, BUCKET_PREFIX "%.*s", SPAN_ARG(c->name))),
+        .key = span_of(arena_printf(a, BUCKET_PREFIX "%.*s", SPAN_ARG(c->uname))),
         .remove = true,
     };
     const struct map_bucket *b;
@@ -468,28 +503,84 @@ map_change_run(struct change *c, struct errbuf *eb)
     return c->rc;
 }
 
-enum err
-map_bucket_create(struct map_service *s, struct span name,
-                  const struct map_backend *backend, int64_t now_ms,
-                  const struct map_bucket **out, struct errbuf *eb)
+static bool
+is_plain(struct span s)
 {
-    struct change c = {.s = s, .name = name, .backend = backend, .now_ms = now_ms};
+    for (size_t i = 0; i < s.len; i++)
+        if (!(s.at[i] >= 'a' && s.at[i] <= 'z') && !(s.at[i] >= 'A' && s.at[i] <= 'Z') &&
+            !(s.at[i] >= '0' && s.at[i] <= '9') && strchr("-_.", s.at[i]) == NULL)
+            return false;
+    return true;
+}
+
+enum err
+map_bucket_create_as(struct map_service *s, const struct map_bucket_id *id,
+                     const struct map_backend *backend, int64_t now_ms,
+                     const struct map_bucket **out, struct errbuf *eb)
+{
+    struct change c = {.s = s, .as = id, .backend = backend, .now_ms = now_ms};
+    char uname[MAP_UNAME_MAX + 1];
     enum err rc;
 
     *out = NULL;
-    if (name.len == 0 || name.len > MAP_BUCKET_NAME_MAX)
+    assert(id->provider < MAP_PROVIDERS_);
+    assert(id->qualified || id->ns.len == 0);
+    if (id->name.len == 0 || id->name.len > MAP_BUCKET_NAME_MAX)
         return err_set(eb, ERR_BAD_REQUEST,
-                       "a bucket name of %zu bytes, 1 to %u are possible", name.len,
+                       "a bucket name of %zu bytes, 1 to %u are possible", id->name.len,
                        MAP_BUCKET_NAME_MAX);
+    if (id->ns.len > MAP_NAMESPACE_MAX ||
+        (id->qualified && (!is_plain(id->ns) || !is_plain(id->name))))
+        return err_set(eb, ERR_BAD_REQUEST,
+                       "bucket \"%.*s\" in namespace \"%.*s\": letters, digits, '-', '_' "
+                       "and '.' are possible, at most %u of them",
+                       SPAN_ARG(id->name), (int)MIN(id->ns.len, 100u), id->ns.at,
+                       MAP_NAMESPACE_MAX);
+    c.uname = map_uname(id, uname);
     rc = map_change_run(&c, eb);
     *out = c.made;
     return rc;
 }
 
 enum err
-map_bucket_remove(struct map_service *s, struct span name, uint64_t id, struct errbuf *eb)
+map_bucket_create(struct map_service *s, struct span name,
+                  const struct map_backend *backend, int64_t now_ms,
+                  const struct map_bucket **out, struct errbuf *eb)
 {
-    struct change c = {.s = s, .name = name, .remove = true, .id = id};
+    struct map_bucket_id id = {
+        .provider = map_provider_of(backend), .ns = SPAN(""), .name = name};
+
+    return map_bucket_create_as(s, &id, backend, now_ms, out, eb);
+}
+
+static enum err
+edit_closing(struct map_bucket *b, void *arg, struct errbuf *eb)
+{
+    const bool *closing = arg;
+
+    (void)eb;
+    b->closing = *closing;
+    return ERR_OK;
+}
+
+enum err
+map_bucket_set_closing(struct map_service *s, const struct map_bucket *b, bool closing,
+                       struct errbuf *eb)
+{
+    const struct map_bucket *changed = NULL;
+    enum err rc = map_bucket_change(s, span_of(b->uname), b->id, edit_closing, &closing,
+                                    &changed, eb);
+
+    assert(rc != ERR_OK || changed->closing == closing);
+    map_bucket_drop(&changed);
+    return rc;
+}
+
+enum err
+map_bucket_remove(struct map_service *s, struct span uname, uint64_t id,
+                  struct errbuf *eb)
+{
+    struct change c = {.s = s, .uname = uname, .remove = true, .id = id};
 
     return map_change_run(&c, eb);
 }
@@ -499,7 +590,7 @@ map_bucket_change(struct map_service *s, struct span name, uint64_t id,
                   map_bucket_edit *change, void *arg, const struct map_bucket **out,
                   struct errbuf *eb)
 {
-    struct change c = {.s = s, .name = name, .id = id, .edit = change, .arg = arg};
+    struct change c = {.s = s, .uname = name, .id = id, .edit = change, .arg = arg};
     enum err rc = map_change_run(&c, eb);
 
     *out = c.made;

@@ -15,10 +15,23 @@
 #include "base/span.h"
 #include "meta/meta.h"
 
-#define MAP_BUCKET_NAME_MAX 63
+#define MAP_BUCKET_NAME_MAX 64
+#define MAP_NAMESPACE_MAX   64
 #define MAP_BUCKETS_MAX     10000
 
-/* Where a cached bucket's objects come from. */
+/* Who has the objects of a bucket: this cluster (AIS), or a remote. */
+enum map_provider { MAP_AIS, MAP_AWS, MAP_GCP, MAP_AZURE, MAP_HTTP, MAP_PROVIDERS_ };
+const char *map_provider_name(
+    enum map_provider p); /* as AIStore spells it: "ais", "aws", ... */
+
+/* (provider, namespace, name) identifies a bucket. The S3 API has one flat space of names, in which a name exists once
+ * whatever the provider. A *qualified* bucket is outside of it: only the AIS API reaches it, by all three. */
+struct map_bucket_id {
+    enum map_provider provider;
+    struct span ns, name; /* ns: "" is the global namespace */
+    bool qualified;
+};
+
 /* Where the name of an endpoint may lead: what is loopback, link-local or metadata only where the address itself is the endpoint, or
  * with ANY. Unsaid: as private. */
 enum map_network {
@@ -40,19 +53,28 @@ struct map_backend {
     enum map_network network;
 };
 enum map_versioning { MAP_UNVERSIONED, MAP_VERSIONED, MAP_SUSPENDED };
-#define MAP_PINS_MAX     64u         /* of a bucket, together at most ... */
-#define MAP_PIN_BYTES    8192u       /* ... so long */
-#define MAP_DOCUMENT_MAX (24u << 10) /* of a CORS document, and of bucket tags */
+#define MAP_PINS_MAX           64u         /* of a bucket, together at most ... */
+#define MAP_PIN_BYTES          8192u       /* ... so long */
+#define MAP_PROPERTIES_MAX     64u         /* of a bucket, together at most ... */
+#define MAP_PROPERTY_BYTES_MAX 8192u       /* ... so long */
+#define MAP_DOCUMENT_MAX       (24u << 10) /* of a CORS document, and of bucket tags */
 struct map_bucket {
     uint32_t refs;     /* atomic */
     uint64_t id;       /* never reused */
     uint64_t revision; /* of its record in meta; 0: it is not there yet */
-    char *name;
+    enum map_provider provider;
+    char *ns, *name;
+    bool qualified;
+    char *
+        uname; /* unique text of the identity: NAME, or PROVIDER@NS@NAME of a qualified bucket; map_bucket_find() */
     char *immutable_name; /* placement hashes it: a rename moves nothing */
     int64_t created_ms;
     bool cached;
     struct map_backend backend; /* when cached */
     /* Settings, changed by map_bucket_change(). */
+    bool closing;      /* it is being removed: no write is accepted */
+    char **properties; /* "NAME=VALUE", which this program keeps and does not use */
+    unsigned property_count;
     unsigned copies;     /* 0: never said, one */
     unsigned min_copies; /* a write is taken with so many; 0: all of them */
     enum map_versioning versioning;
@@ -77,11 +99,14 @@ void map_stop(struct map_service **sp);
 const struct map *map_now(const struct map_service *s);
 /* Of the snapshot: each later one has a higher one. */
 uint64_t map_serial(const struct map *m);
-/* NULL when there is none. Borrowed until the next switch; map_bucket_ref() to keep it. */
-const struct map_bucket *map_bucket_find(const struct map *m, struct span name);
+/* By `uname`: of a bucket of the flat space its name. NULL when there is none. Borrowed until the next switch;
+ * map_bucket_ref() to keep it. */
+const struct map_bucket *map_bucket_find(const struct map *m, struct span uname);
+/* The value of a property, borrowed; NULL: it has none. */
+const char *map_bucket_property(const struct map_bucket *b, const char *name);
 uint32_t map_bucket_count(const struct map *m);
 const struct map_bucket *map_bucket_at(const struct map *m,
-                                       uint32_t index); /* in byte order of names */
+                                       uint32_t index); /* in byte order of unames */
 const struct map_bucket *map_bucket_ref(const struct map_bucket *b);
 void map_bucket_drop(const struct map_bucket **bp);
 
@@ -89,9 +114,18 @@ void map_bucket_drop(const struct map_bucket **bp);
 enum err map_bucket_create(struct map_service *s, struct span name,
                            const struct map_backend *backend, int64_t now_ms,
                            const struct map_bucket **out, struct errbuf *eb) MUST_CHECK;
+/* The same with a whole identity. ERR_BAD_REQUEST: a name or namespace of a qualified bucket has 1 to 64 (namespace: 0 to
+ * 64) letters, digits, '-', '_' and '.'. */
+enum err map_bucket_create_as(struct map_service *s, const struct map_bucket_id *id,
+                              const struct map_backend *backend, int64_t now_ms,
+                              const struct map_bucket **out,
+                              struct errbuf *eb) MUST_CHECK;
+/* Begins or undoes a removal: writes are refused from here on, on all nodes, also after a restart. May switch. */
+enum err map_bucket_set_closing(struct map_service *s, const struct map_bucket *b,
+                                bool closing, struct errbuf *eb) MUST_CHECK;
 /* The caller has seen that the bucket with this id is empty. ERR_NO_BUCKET also when another one has the name now. May
  * switch. */
-enum err map_bucket_remove(struct map_service *s, struct span name, uint64_t id,
+enum err map_bucket_remove(struct map_service *s, struct span uname, uint64_t id,
                            struct errbuf *eb) MUST_CHECK;
 /* Changes settings: `change` gets a copy of its own, which is stored and published when it returns ERR_OK. It runs on
  * loop 0 and must not switch; it frees texts and allocates new ones. It runs again, on a new copy, when another node has

@@ -104,7 +104,7 @@ native_part_begin(struct object_service *s, const struct map_bucket *b, struct s
     if (rc == ERR_OK)
         rc = part_checksum(s, &k, &id, &own, eb);
     if (rc == ERR_OK)
-        rc = put_new(s, b, key, &own, PUT_PART, out);
+        rc = put_new(s, b, key, &own, PUT_PART, out, eb);
     if (rc == ERR_OK)
         rc = quota_claim(s, b,
                          &(struct quota_ask){
@@ -126,7 +126,7 @@ write_through_part_begin(struct object_service *s, const struct map_bucket *b,
                          struct errbuf *eb)
 {
     struct disks_key k = object_disk_key(b, key);
-    enum err rc = put_new(s, b, key, o, PUT_PART_WRITE_THROUGH, out);
+    enum err rc = put_new(s, b, key, o, PUT_PART_WRITE_THROUGH, out, eb);
 
     if (rc != ERR_OK)
         return rc;

@@ -20,10 +20,14 @@
 
 enum err
 put_new(struct object_service *s, const struct map_bucket *b, struct span key,
-        const struct object_put_options *o, enum put_kind kind, struct object_put **out)
+        const struct object_put_options *o, enum put_kind kind, struct object_put **out,
+        struct errbuf *eb)
 {
-    struct object_put *p = small_get(sizeof *p + key.len);
+    struct object_put *p;
 
+    if (b->closing)
+        return err_set(eb, ERR_BUSY, "bucket \"%s\" is being deleted", b->name);
+    p = small_get(sizeof *p + key.len);
     p->s = s;
     p->bucket = map_bucket_ref(b);
     memcpy(p->key_text, key.at, key.len);
@@ -71,7 +75,7 @@ begin_writer(struct object_put *p, uint64_t size, struct errbuf *eb)
 
         if (rc != ERR_OK)
             return rc;
-        now = map_bucket_find(map_now(s->options.map), span_of(p->bucket->name));
+        now = map_bucket_find(map_now(s->options.map), span_of(p->bucket->uname));
         if (now == NULL || now->id != p->bucket->id || p->bucket->cached ||
             (now->copies == k.copies && now->min_copies == k.min_copies))
             return ERR_OK;
@@ -87,7 +91,8 @@ object_put_begin(struct object_service *s, const struct map_bucket *b, struct sp
                  const struct object_put_options *o, struct object_put **out,
                  struct errbuf *eb)
 {
-    enum err rc = put_new(s, b, key, o, b->cached ? PUT_WRITE_THROUGH : PUT_NATIVE, out);
+    enum err rc =
+        put_new(s, b, key, o, b->cached ? PUT_WRITE_THROUGH : PUT_NATIVE, out, eb);
 
     if (rc == ERR_OK)
         rc = quota_claim(s, b,

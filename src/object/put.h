@@ -32,7 +32,7 @@ struct object_put {
 };
 enum err put_new(struct object_service *s, const struct map_bucket *b, struct span key,
                  const struct object_put_options *o, enum put_kind kind,
-                 struct object_put **out) MUST_CHECK;
+                 struct object_put **out, struct errbuf *eb) MUST_CHECK;
 
 /* write_through.c. The body is in p->writer, whole and verified. */
 enum err put_write_through(struct object_put *p, const struct object_meta *meta,

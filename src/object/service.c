@@ -1,5 +1,6 @@
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "object/hasher.h"
 #include "object/list_prefetch.h"
@@ -7,7 +8,10 @@
 #include "object/readahead.h"
 #include "object/revalidate.h"
 #include "object/tier.h"
+#include "rt/fiber.h"
 #include "rt/loop.h"
+
+static void reopen_closing(struct object_service *s);
 
 enum err
 object_start(const struct object_options *o, struct object_service **out,
@@ -39,6 +43,7 @@ object_start(const struct object_options *o, struct object_service **out,
         object_stop(&s);
         return err_set(eb, rc, "starting the object service");
     }
+    reopen_closing(s);
     *out = s;
     return ERR_OK;
 }
@@ -91,6 +96,22 @@ must_be_empty(struct object_service *s, const struct map_bucket *b, struct errbu
                : rc;
 }
 
+/* The map says it to all nodes, durably; the disks then wait for the writes in flight. */
+static enum err
+close_and_check(struct object_service *s, const struct map_bucket *b, struct errbuf *eb)
+{
+    enum err rc = disks_bucket_close(s->options.disks, b->id, eb);
+
+    if (rc != ERR_OK)
+        return rc;
+    rc = map_bucket_set_closing(s->options.map, b, true, eb);
+    if (rc == ERR_OK)
+        rc = must_be_empty(s, b, eb);
+    if (rc != ERR_OK)
+        object_bucket_reopen(s, b);
+    return rc;
+}
+
 enum err
 object_bucket_close(struct object_service *s, const struct map_bucket *b,
                     struct errbuf *eb)
@@ -101,19 +122,41 @@ object_bucket_close(struct object_service *s, const struct map_bucket *b,
         return ERR_OK;
     rc = must_be_empty(s, b,
                        eb); /* most buckets are not, and continue to accept objects */
-    if (rc == ERR_OK)
-        rc = disks_bucket_close(s->options.disks, b->id, eb);
-    if (rc != ERR_OK)
-        return rc;
-    rc = must_be_empty(s, b, eb);
-    if (rc != ERR_OK)
-        object_bucket_reopen(s, b);
-    return rc;
+    return rc == ERR_OK ? close_and_check(s, b, eb) : rc;
 }
 
 void
 object_bucket_reopen(struct object_service *s, const struct map_bucket *b)
 {
-    if (!b->cached)
-        disks_bucket_reopen(s->options.disks, b->id);
+    struct errbuf eb = {{0}};
+    struct rt_shield shield;
+    enum err rc;
+
+    if (b->cached)
+        return;
+    rt_shield_begin(&shield);
+    rc = map_bucket_set_closing(s->options.map, b, false, &eb);
+    rt_shield_end(&shield);
+    if (rc != ERR_OK && rc != ERR_NO_BUCKET)
+        LOG(LOG_WARN, "bucket.reopen", eb.text, L_TEXT("bucket", b->name));
+    disks_bucket_reopen(s->options.disks, b->id);
+}
+
+/* A crash in the middle of a removal leaves a bucket closing. It was not removed: it opens again. */
+static void
+reopen_closing(struct object_service *s)
+{
+    const struct map_bucket *b;
+    uint32_t i = 0;
+
+    do {
+        const struct map *m = map_now(s->options.map);
+
+        for (b = NULL; i < map_bucket_count(m) && b == NULL; i++)
+            if (map_bucket_at(m, i)->closing)
+                b = map_bucket_ref(map_bucket_at(m, i));
+        if (b != NULL)
+            object_bucket_reopen(s, b);
+        map_bucket_drop(&b);
+    } while (i < map_bucket_count(map_now(s->options.map)));
 }

@@ -324,7 +324,8 @@ admin_bucket_set(struct request *q)
         rc = fault_from(q, rc, &eb);
     } else {
         b = dry ? would
-                : map_bucket_find(map_now(q->api->options.map), span_of(q->bucket->name));
+                : map_bucket_find(map_now(q->api->options.map),
+                                  span_of(q->bucket->uname));
         rc = bucket_set_answer(q, b != NULL ? b : q->bucket, job);
     }
     map_bucket_drop((const struct map_bucket **)&would);

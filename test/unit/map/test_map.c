@@ -80,6 +80,61 @@ test_records_there_and_back(void)
     buf_fini(&two);
 }
 
+/* A bucket of the AIS name space, closing, with properties; and a flat one whose record is as before there were any. */
+static void
+test_identities(void)
+{
+    static char *properties[] = {(char *)"ec.enabled=false", (char *)"a="};
+    struct map_bucket b = {.refs = 1,
+                           .id = 5,
+                           .provider = MAP_GCP,
+                           .ns = (char *)"team",
+                           .name = (char *)"Data_1",
+                           .qualified = true,
+                           .immutable_name = (char *)"gcp@team@Data_1",
+                           .closing = true,
+                           .properties = properties,
+                           .property_count = 2};
+    struct map_bucket *back = NULL;
+    struct errbuf eb = {{0}};
+    struct buf one, two;
+
+    buf_init(&one, META_VALUE_MAX);
+    buf_init(&two, META_VALUE_MAX);
+    map_bucket_encode(&b, &one);
+    REQUIRE(map_bucket_decode(buf_span(&one), &back, &eb) == ERR_OK);
+    CHECK_STR(back->uname, "gcp@team@Data_1");
+    CHECK(back->provider == MAP_GCP && back->qualified && back->closing);
+    CHECK_STR(back->ns, "team");
+    CHECK_STR(map_bucket_property(back, "ec.enabled"), "false");
+    CHECK_STR(map_bucket_property(back, "a"), "");
+    CHECK(map_bucket_property(back, "ec") == NULL);
+    map_bucket_encode(back, &two);
+    CHECK(span_eq(buf_span(&one), buf_span(&two)));
+    map_bucket_drop((const struct map_bucket **)(void *)&back);
+
+    b = (struct map_bucket){.refs = 1,
+                            .id = 6,
+                            .provider = MAP_HTTP,
+                            .ns = (char *)"",
+                            .name = (char *)"flat",
+                            .immutable_name = (char *)"flat",
+                            .cached = true,
+                            .backend = remote};
+    one.len = 0;
+    map_bucket_encode(&b, &one);
+    b.ns = NULL; /* as the record was written before there were namespaces */
+    two.len = 0;
+    map_bucket_encode(&b, &two);
+    CHECK(span_eq(buf_span(&one), buf_span(&two)));
+    REQUIRE(map_bucket_decode(buf_span(&one), &back, &eb) == ERR_OK);
+    CHECK(back->provider == MAP_HTTP && !back->qualified);
+    CHECK_STR(back->uname, "flat");
+    map_bucket_drop((const struct map_bucket **)(void *)&back);
+    buf_fini(&one);
+    buf_fini(&two);
+}
+
 static struct meta *meta;
 static struct map_service *map;
 
@@ -130,6 +185,39 @@ edit(struct map_bucket *b, void *arg, struct errbuf *eb)
 }
 
 /* A change is seen when it returns, keeps all else, and is not made where the editor refuses. */
+/* Qualified buckets stand beside flat ones of the same name, and a closing one says so until it is opened. */
+static void
+check_identities_in_map(void)
+{
+    struct map_bucket_id id = {
+        .provider = MAP_AIS, .ns = SPAN("ns"), .name = SPAN("flat"), .qualified = true};
+    const struct map_bucket *made = NULL, *b;
+    struct errbuf eb = {{0}};
+
+    CHECK(make("flat", NULL, NULL) == ERR_OK);
+    REQUIRE(map_bucket_create_as(map, &id, NULL, 1, &made, &eb) == ERR_OK);
+    CHECK_STR(made->uname, "ais@ns@flat");
+    map_bucket_drop(&made);
+    CHECK(map_bucket_create_as(map, &id, NULL, 1, &made, &eb) == ERR_EXISTS);
+    id.name = SPAN("no/slash");
+    CHECK(map_bucket_create_as(map, &id, NULL, 1, &made, &eb) == ERR_BAD_REQUEST);
+    b = map_bucket_find(map_now(map), SPAN("flat"));
+    REQUIRE(b != NULL && !b->closing);
+    made = map_bucket_ref(b);
+    CHECK(map_bucket_set_closing(map, made, true, &eb) == ERR_OK);
+    CHECK(map_bucket_find(map_now(map), SPAN("flat"))->closing);
+    close_map();
+    open_map();
+    CHECK(map_bucket_find(map_now(map), SPAN("flat"))->closing);
+    CHECK(map_bucket_find(map_now(map), SPAN("ais@ns@flat"))->qualified);
+    CHECK(map_bucket_set_closing(map, made, false, &eb) == ERR_OK);
+    CHECK(!map_bucket_find(map_now(map), SPAN("flat"))->closing);
+    CHECK(map_bucket_remove(map, SPAN("flat"), made->id, &eb) == ERR_OK);
+    b = map_bucket_find(map_now(map), SPAN("ais@ns@flat"));
+    CHECK(map_bucket_remove(map, SPAN("ais@ns@flat"), b->id, &eb) == ERR_OK);
+    map_bucket_drop(&made);
+}
+
 static void
 check_settings(uint64_t id)
 {
@@ -177,6 +265,7 @@ world(void *arg)
 
     (void)arg;
     open_map();
+    check_identities_in_map();
     CHECK_U64(map_bucket_count(map_now(map)), 0);
     CHECK(make("mmm", NULL, &first) == ERR_OK);
     CHECK(make("mmm", NULL, NULL) == ERR_EXISTS);
@@ -242,6 +331,7 @@ main(int argc, char **argv)
 {
     CHECK_MAIN(argc, argv);
     RUN(test_records_there_and_back);
+    RUN(test_identities);
     RUN(test_buckets);
     return check_done();
 }
