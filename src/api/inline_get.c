@@ -137,7 +137,7 @@ inline_get_keep(struct request *q, const struct object_get *get)
         http_header_text(q->http).len < REQUEST_IDS_LEN ||
         !object_revalidated_keep(get, &object))
         return;
-    len = http_template_make(q->http, object.place.size, head, sizeof head - names,
+    len = http_template_make(q->http, object.size, head, sizeof head - names,
                              &lines_at);
     k = len > 0 ? response_cache_place(q->api->responses, q->http) : NULL;
     if (k == NULL)

@@ -122,7 +122,8 @@ enum err
 copy_object(struct disks *ds, const struct disks_key *k, const struct entry *entry,
             unsigned to, uint64_t *bytes, struct errbuf *eb)
 {
-    struct store *from = replica_enter(ds, entry->disk), *dest = replica_enter(ds, to);
+    struct store *from = replica_enter(ds, entry->place.disk),
+                 *dest = replica_enter(ds, to);
     struct arena *a = arena_new(KIB(8), META_ARENA);
     struct object_meta meta;
     enum err rc = from == NULL || dest == NULL ? unreachable(eb) : ERR_OK;
@@ -140,7 +141,7 @@ copy_object(struct disks *ds, const struct disks_key *k, const struct entry *ent
     if (rc == ERR_OK)
         *bytes += entry->size;
     if (from != NULL)
-        replica_leave(ds, entry->disk);
+        replica_leave(ds, entry->place.disk);
     if (dest != NULL)
         replica_leave(ds, to);
     arena_free(&a);
@@ -177,7 +178,7 @@ copy_to_owner(struct disks *ds, const struct disks_key *k, unsigned to, uint64_t
         return ERR_OK;
     if (rc == ERR_OK && (entry.flags & ENTRY_HISTORY) != 0)
         return history_copy_to_owner(ds, k, to, also, eb);
-    if (rc != ERR_OK || entry.disk == to)
+    if (rc != ERR_OK || entry.place.disk == to)
         return rc;
     if ((entry.flags & ENTRY_TOMBSTONE) != 0)
         return copy_tombstone(ds, k, &entry, to, eb);
@@ -217,7 +218,7 @@ copy_from_any(struct disks *ds, const struct disks_key *k, const struct entry *b
         if (p->at[i] == to || entry_on(ds, k, p->at[i], &entry, NULL) != ERR_OK ||
             !same_version(&entry.version, &best->version))
             continue;
-        entry.disk = p->at[i];
+        entry.place.disk = p->at[i];
         done->changed = true;
         rc = copy_object(ds, k, &entry, to, &done->bytes, eb);
         if (rc == ERR_OK || rc == ERR_PRECONDITION)

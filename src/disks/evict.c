@@ -14,11 +14,11 @@ disks_access_freq_add(struct disks *ds, const struct entry *entry, uint32_t read
         one_leave(counted);
         return;
     }
-    d = replica_enter(ds, entry->disk);
+    d = replica_enter(ds, entry->place.disk);
     if (d == NULL)
         return;
     store_access_freq_add(d, entry, reads);
-    replica_leave(ds, entry->disk);
+    replica_leave(ds, entry->place.disk);
 }
 
 void
@@ -153,7 +153,7 @@ disks_evict_one(struct disks *ds, uint64_t bucket, struct span key,
     struct store_key k = {.bucket = bucket, .key = key};
     struct store_condition unchanged = {.if_version = true, .version = entry->version};
     struct store *one = only_disk(ds);
-    unsigned i = one != NULL ? atomic_load(&ds->one_slot) : entry->disk;
+    unsigned i = one != NULL ? atomic_load(&ds->one_slot) : entry->place.disk;
     struct store *d = replica_enter(ds, i);
     bool existed;
     enum err rc;
@@ -170,7 +170,7 @@ disks_where(struct disks *ds, const struct entry *entry, struct disks_where *out
             struct errbuf *eb)
 {
     struct store *one = only_disk(ds);
-    unsigned i = one != NULL ? atomic_load(&ds->one_slot) : entry->disk;
+    unsigned i = one != NULL ? atomic_load(&ds->one_slot) : entry->place.disk;
     struct store *d = replica_enter(ds, i);
     enum err rc;
 

@@ -50,7 +50,7 @@ keep(struct history *h, const struct entry *entry, unsigned slot)
         h->at = xrealloc(h->at, h->room * sizeof *h->at);
     }
     h->at[h->count] = (struct kept){.entry = *entry, .on = (uint64_t)1 << slot};
-    h->at[h->count++].entry.disk = (uint16_t)slot;
+    h->at[h->count++].entry.place.disk = (uint16_t)slot;
 }
 
 /* Each version once, with the newest metadata and the disks that have just this; sorted. */
@@ -257,7 +257,7 @@ bring(struct disks *ds, const struct disks_key *k, struct kept *v, unsigned to,
             replica_leave(ds, slot);
         if (rc != ERR_OK)
             continue;
-        entry.disk = (uint16_t)slot;
+        entry.place.disk = (uint16_t)slot;
         if ((entry.flags & (ENTRY_VERSIONED | ENTRY_SUSPENDED)) == 0)
             entry.flags |= ENTRY_SUSPENDED; /* a null version, which may come late */
         rc = copy_object(ds, k, &entry, to, bytes, eb);
@@ -437,7 +437,7 @@ newest_before(struct disks *ds, const struct store_key *k, unsigned slot,
     if (count == 0 || !span_eq(found[0].key, k->key))
         return ERR_NOT_FOUND;
     *out = found[0].entry;
-    out->disk = (uint16_t)slot;
+    out->place.disk = (uint16_t)slot;
     return ERR_OK;
 }
 

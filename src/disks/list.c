@@ -100,7 +100,7 @@ merge_next(struct merge *m, struct store_entry *out, struct errbuf *eb)
         if (s->at == s->count)
             continue;
         e = &s->entries[s->at];
-        e->entry.disk = s->slot;
+        e->entry.place.disk = s->slot;
         order = best != NULL ? span_cmp(e->key, best->key) : -1;
         if (order <= 0)
             m->history =

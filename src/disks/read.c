@@ -47,7 +47,7 @@ lookup_ask_all(struct disks *ds, const struct disks_key *k, const struct places 
             continue;
         entry.flags &= ~ENTRY_PREPARED;
         *out = entry;
-        out->disk = p->at[i];
+        out->place.disk = p->at[i];
         found = true;
     }
     /* Who ordered that write is not here to say what became of it: it will be decided in a moment (prepared.c). */
@@ -102,7 +102,7 @@ lookup_all(struct disks *ds, const struct disks_key *k, struct entry *out,
         else if (rc ==
                  ERR_NOT_FOUND) /* what is there was ended: somebody has to hear of it */
             *out = (struct entry){.flags = ENTRY_TOMBSTONE | ENTRY_MARKER,
-                                  .disk = out->disk};
+                                  .place.disk = out->place.disk};
         else
             return rc;
         rc = ERR_OK;
@@ -157,7 +157,7 @@ lookup_many(struct disks *ds, const struct disks_key *k, struct entry *out,
         if (d != NULL) {
             rc = store_lookup(d, &k->at, out, eb);
             replica_leave(ds, p.at[0]);
-            out->disk = p.at[0];
+            out->place.disk = p.at[0];
             out->flags &= ~ENTRY_PREPARED;
         }
         if (rc == ERR_NOT_FOUND && p.unreachable)
@@ -210,7 +210,7 @@ other_copy(struct disks *ds, const struct disks_key *k, const struct entry *entr
             !same_content(entry, out)) /* an older one: written before versioning, too */
             rc = store_version_find(d, &k->at, &born, out, &current, NULL);
         replica_leave(ds, p.at[i]);
-        out->disk = p.at[i];
+        out->place.disk = p.at[i];
         out->flags &= ~ENTRY_PREPARED;
         if (rc == ERR_OK && same_content(entry, out))
             return true;
@@ -248,9 +248,9 @@ choose_copy(struct disks *ds, const struct disks_key *k, const struct entry *ent
 {
     struct entry other;
 
-    if (k->copies > 1 && is_slow(ds, entry->disk, kind) &&
-        other_copy(ds, k, entry, (uint64_t)1 << entry->disk, &other) &&
-        !is_slow(ds, other.disk, kind))
+    if (k->copies > 1 && is_slow(ds, entry->place.disk, kind) &&
+        other_copy(ds, k, entry, (uint64_t)1 << entry->place.disk, &other) &&
+        !is_slow(ds, other.place.disk, kind))
         return other;
     return *entry;
 }
@@ -261,7 +261,7 @@ meta_from_copy(struct disks *ds, const struct disks_key *k, const struct entry *
                bool hurry, bool again, struct arena *a, struct object_meta *out,
                struct errbuf *eb)
 {
-    struct store *d = replica_enter(ds, at->disk);
+    struct store *d = replica_enter(ds, at->place.disk);
     struct deadline late = hurry ? hedge_begin(ds, HEDGE_SMALL, again) : DEADLINE_NEVER;
     uint64_t begun = rt_now_ns();
     struct rt_scope scope;
@@ -272,11 +272,11 @@ meta_from_copy(struct disks *ds, const struct disks_key *k, const struct entry *
     rt_scope_begin(&scope, late);
     rc = store_meta(d, &k->at, at, a, out, eb);
     rt_scope_end(&scope);
-    replica_leave(ds, at->disk);
+    replica_leave(ds, at->place.disk);
     if (rc == ERR_TIMEOUT && deadline_passed(late))
-        hedge_late(ds, at->disk, HEDGE_SMALL, rt_now_ns() - begun);
+        hedge_late(ds, at->place.disk, HEDGE_SMALL, rt_now_ns() - begun);
     if (rc == ERR_OK)
-        hedge_took(ds, at->disk, HEDGE_SMALL, rt_now_ns() - begun);
+        hedge_took(ds, at->place.disk, HEDGE_SMALL, rt_now_ns() - begun);
     return rc;
 }
 
@@ -296,15 +296,15 @@ meta_many(struct disks *ds, const struct disks_key *k, const struct entry *entry
         if (!is_trouble(rc) || rt_cancelled())
             return rc;
         if (hurry && rc == ERR_TIMEOUT)
-            slow |= (uint64_t)1 << at.disk;
+            slow |= (uint64_t)1 << at.place.disk;
         if (first_rc == ERR_OK || first_rc == ERR_TIMEOUT) {
             first_rc = rc;
             if (eb != NULL)
                 first = *eb;
         }
         if (rc == ERR_CORRUPT || rc == ERR_IO)
-            repair_later(ds, k, at.disk);
-        tried |= (uint64_t)1 << at.disk;
+            repair_later(ds, k, at.place.disk);
+        tried |= (uint64_t)1 << at.place.disk;
         if (other_copy(ds, k, entry, tried, &at))
             continue;
         /* Nobody said it in a hurry: those that were only slow may take their time. */
@@ -341,13 +341,13 @@ leave_copy(struct disks_reader *r)
     if (r->from == NULL)
         return;
     store_read_end(&r->from);
-    replica_leave(r->disks, r->entry.disk);
+    replica_leave(r->disks, r->entry.place.disk);
 }
 
 static enum err
 open_copy(struct disks_reader *r, struct errbuf *eb)
 {
-    struct store *d = replica_enter(r->disks, r->entry.disk);
+    struct store *d = replica_enter(r->disks, r->entry.place.disk);
     enum err rc;
 
     if (d == NULL)
@@ -355,7 +355,7 @@ open_copy(struct disks_reader *r, struct errbuf *eb)
     rc = store_read_begin(d, &r->key.at, &r->entry, r->at, r->left, &r->from, eb);
     r->fresh = true;
     if (rc != ERR_OK)
-        replica_leave(r->disks, r->entry.disk);
+        replica_leave(r->disks, r->entry.place.disk);
     return rc;
 }
 
@@ -367,9 +367,9 @@ read_around(struct disks_reader *r, enum err why)
 
     leave_copy(r);
     if (why == ERR_CORRUPT || why == ERR_IO)
-        repair_later(r->disks, &r->key, r->entry.disk);
+        repair_later(r->disks, &r->key, r->entry.place.disk);
     for (;;) {
-        r->tried |= (uint64_t)1 << r->entry.disk;
+        r->tried |= (uint64_t)1 << r->entry.place.disk;
         if (!other_copy(r->disks, &r->key, &r->entry, r->tried, &next))
             return false;
         r->entry = next;
@@ -445,10 +445,10 @@ next_of_copy(struct disks_reader *r, bool hurry, struct deadline by, struct span
     rc = store_read_next(r->from, by, piece, eb);
     rt_scope_end(&scope);
     if (rc == ERR_TIMEOUT && deadline_passed(late))
-        hedge_late(r->disks, r->entry.disk, kind, rt_now_ns() - begun);
+        hedge_late(r->disks, r->entry.place.disk, kind, rt_now_ns() - begun);
     /* Later pieces were read ahead: how long was not seen. */
     if (rc == ERR_OK && r->fresh && !store_read_from_memory(r->from))
-        hedge_took(r->disks, r->entry.disk, kind, rt_now_ns() - begun);
+        hedge_took(r->disks, r->entry.place.disk, kind, rt_now_ns() - begun);
     r->fresh = false;
     return rc;
 }
@@ -474,9 +474,9 @@ next_many(struct disks_reader *r, struct deadline by, struct span *piece,
         if (!is_trouble(rc) || rt_cancelled())
             return rc;
         if (rc != ERR_TIMEOUT)
-            r->slow &= ~((uint64_t)1 << r->entry.disk);
+            r->slow &= ~((uint64_t)1 << r->entry.place.disk);
         else if (hurry)
-            r->slow |= (uint64_t)1 << r->entry.disk;
+            r->slow |= (uint64_t)1 << r->entry.place.disk;
         if (first_rc == ERR_OK || first_rc == ERR_TIMEOUT) {
             first_rc = rc;
             if (eb != NULL)

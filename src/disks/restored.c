@@ -26,7 +26,7 @@ disks_part_read_begin(struct disks *ds, const struct disks_key *k,
         1; /* nobody hurries to another copy: a part has none that a look-up of its key would find */
     for (unsigned i = 0; i < h.count; i++) {
         rc = store_part_find(upload_replica_store(&h, i), &k->at, u, number, entry, eb);
-        entry->disk = h.at[i];
+        entry->place.disk = h.at[i];
         if (rc == ERR_OK)
             rc = disks_read_begin(ds, &one, entry, 0, entry->size, out, eb);
         if (rc == ERR_OK)

@@ -13,7 +13,7 @@ owner_read(struct disks *ds, const struct disks_key *k, const struct disks_reade
     if (r->from == NULL || !atomic_load_explicit(&ds->converged, memory_order_acquire))
         return NULL;
     places_of(ds, k, &p);
-    return p.count > 0 && p.at[0] == r->entry.disk ? ds->slots[p.at[0]].disk : NULL;
+    return p.count > 0 && p.at[0] == r->entry.place.disk ? ds->slots[p.at[0]].disk : NULL;
 }
 
 bool
@@ -26,7 +26,7 @@ disks_revalidated_keep(struct disks *ds, const struct disks_key *k,
     if (d == NULL)
         return false;
     *out = (struct disks_revalidated){.serial = serial,
-                                      .disk = r->disks != NULL ? r->entry.disk : 0};
+                                      .disk = r->disks != NULL ? r->entry.place.disk : 0};
     return store_revalidated_keep(d, &k->at, r->from, &out->at);
 }
 

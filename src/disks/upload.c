@@ -315,7 +315,7 @@ completed_before(struct disks *ds, const struct disks_key *k, const struct uploa
             continue;
         rc = completed_on(d, &k->at, u, out, eb);
         replica_leave(ds, p.at[i]);
-        out->disk = p.at[i];
+        out->place.disk = p.at[i];
     }
     return rc;
 }
@@ -408,7 +408,7 @@ complete_on_replicas(struct disks_writer *w, const struct completing *c,
         rc = store_upload_complete_as(owner, &w->key.at, c->upload, c->parts, c->count,
                                       &c->content, c->meta, c->condition, out, eb);
     if (rc == ERR_OK && memcmp(&out->content, &c->content, sizeof c->content) == 0) {
-        out->disk = w->slot[0];
+        out->place.disk = w->slot[0];
         commit_copies(w, &c->content, &out->version);
     } else {
         abort_copies(w, &c->content);

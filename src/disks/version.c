@@ -323,7 +323,7 @@ find_on_any(struct disks *ds, const struct disks_key *k, const struct version *b
             continue;
         entry.flags &= ~ENTRY_PREPARED;
         *out = entry;
-        out->disk = p.at[i];
+        out->place.disk = p.at[i];
         *current = now;
         found = true;
         if (atomic_load_explicit(&ds->converged, memory_order_acquire))
@@ -401,11 +401,11 @@ disks_object_parts(struct disks *ds, const struct entry *entry, struct arena *a,
 
     if (only != NULL)
         return store_object_parts(only, entry, a, out, count, eb);
-    d = replica_enter(ds, entry->disk);
+    d = replica_enter(ds, entry->place.disk);
     if (d == NULL)
         return unreachable(eb);
     rc = store_object_parts(d, entry, a, out, count, eb);
-    replica_leave(ds, entry->disk);
+    replica_leave(ds, entry->place.disk);
     return rc;
 }
 

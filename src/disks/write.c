@@ -342,7 +342,7 @@ commit_on_all(struct disks_writer *w, const struct object_meta *meta,
         rc = store_commit(&w->to[0], meta, c, out, eb);
     if (rc == ERR_OK) {
         POINT(COPY_OWNED);
-        out->disk = w->slot[0];
+        out->place.disk = w->slot[0];
         commit_copies(w, &content, &out->version);
     } else {
         abort_copies(w, &content);
@@ -559,11 +559,11 @@ uint32_t
 disks_in_doubt_count(struct disks *ds, const struct disks_key *k,
                      const struct entry *entry)
 {
-    struct store *d = replica_enter(ds, entry->disk);
+    struct store *d = replica_enter(ds, entry->place.disk);
     uint32_t doubts = d != NULL ? store_in_doubt_count(d, &k->at) : 0;
 
     if (d != NULL)
-        replica_leave(ds, entry->disk);
+        replica_leave(ds, entry->place.disk);
     return doubts;
 }
 
@@ -590,7 +590,7 @@ disks_in_doubt_resolve(struct disks *ds, const struct disks_key *k,
 
     one.copies = 1;
     places_of(ds, &one, &p);
-    if (only_disk(ds) == NULL && (p.placed == 0 || p.at[0] != entry->disk))
+    if (only_disk(ds) == NULL && (p.placed == 0 || p.at[0] != entry->place.disk))
         return err_set(eb, ERR_PRECONDITION, "the key has another owner");
     return on_cached(ds, k, cached_settle, &x, eb);
 }

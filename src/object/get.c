@@ -551,10 +551,9 @@ object_revalidated_keep(const struct object_get *g, struct object_revalidated *o
         return false;
     out->cached = g->bucket->cached;
     out->reads = 0;
-    out->place = (struct object_place){.segment = g->entry.segment,
-                                       .size = (uint32_t)g->entry.size,
-                                       .disk = g->entry.disk,
-                                       .in_log = (g->entry.flags & ENTRY_INLINE) != 0};
+    out->place = g->entry.place;
+    out->size = (uint32_t)g->entry.size;
+    out->in_log = (g->entry.flags & ENTRY_INLINE) != 0;
     return disks_revalidated_keep(g->s->options.disks, &k, &g->reader, &out->at);
 }
 
@@ -564,10 +563,9 @@ object_revalidated_keep(const struct object_get *g, struct object_revalidated *o
 static void
 count_revalidated(struct object_service *s, const struct object_revalidated *a)
 {
-    struct entry entry = {.segment = a->place.segment,
-                          .size = a->place.size,
-                          .disk = a->place.disk,
-                          .flags = ENTRY_CACHED | (a->place.in_log ? ENTRY_INLINE : 0)};
+    struct entry entry = {.place = a->place,
+                          .size = a->size,
+                          .flags = ENTRY_CACHED | (a->in_log ? ENTRY_INLINE : 0)};
 
     disks_access_freq_add(s->options.disks, &entry, REVALIDATED_SAMPLE);
 }
@@ -589,7 +587,7 @@ object_revalidated_begin(struct object_service *s, struct object_revalidated *a,
         return false;
     if (a->cached) {
         metric_add(M_CACHE, LABEL_HIT, 1);
-        metric_add(M_CACHE_BYTES, LABEL_HIT, (int64_t)a->place.size);
+        metric_add(M_CACHE_BYTES, LABEL_HIT, (int64_t)a->size);
         if (++a->reads % REVALIDATED_SAMPLE == 0)
             count_revalidated(s, a);
     }

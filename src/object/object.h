@@ -87,16 +87,14 @@ void object_get_end(struct object_get **gp);
 enum object_source object_get_source(const struct object_get *g);
 /* Revalidated read: a small object that was just read whole from memory is read again without a lookup
  * (store_read.h). Does not switch. */
-struct object_place { /* of a cached object, for its access frequency */
-    uint32_t segment, size;
-    uint16_t disk;
-    bool in_log;
-};
 struct object_revalidated {
     struct disks_revalidated at;
     bool cached;    /* of a cached bucket: counted as a hit */
     uint32_t reads; /* since it was kept */
-    struct object_place place;
+    /* Of a cached object, for its access frequency. */
+    struct entry_place place;
+    uint32_t size;
+    bool in_log;
 };
 /* Called while the first piece is at hand. False: not possible for this object. */
 bool object_revalidated_keep(const struct object_get *g, struct object_revalidated *out);

@@ -43,7 +43,15 @@ enum entry_flags {
      * metadata says how many (`whole_bytes`) */
     ENTRY_CHUNKS = 16384,
 };
-/* What the index knows of an object; plain data, copied out. */
+/* Where this node keeps a version. Only the store reads it: other rooms copy it and hand it back. `disk` belongs to `disks`. */
+struct entry_place {
+    uint16_t disk; /* never stored: on which disk of the node the entry was found */
+    uint32_t segment;
+    uint64_t offset;
+    uint32_t meta_segment; /* ENTRY_META_APART: the record of the metadata */
+    uint64_t meta_offset;
+};
+/* One version of an object, as the index has it: plain data, copied out. All but `place` is the same on every node. */
 struct entry {
     uint32_t flags;
     uint32_t parts; /* of the ETag "-N"; 0 for a single PUT */
@@ -51,18 +59,13 @@ struct entry {
     struct content_id content;
     uint64_t size;
     int64_t mtime_ms;
-    uint16_t
-        disk; /* never stored: which one of the node this was found on; set by `disks` */
-    uint32_t segment; /* place: opaque outside the disk room */
-    uint64_t offset;
     uint8_t md5[16];
     uint32_t
         overwrites; /* how often the key was written before: AIS's version, less one */
     /* S3's version id: the version it was written with. `version` rises with later changes of its metadata, or when
      * it becomes the current one again. Zero: the same as `version`; entry_born() knows. */
     struct version born;
-    uint32_t meta_segment; /* ENTRY_META_APART: place of the record */
-    uint64_t meta_offset;
+    struct entry_place place;
 };
 /* In entry.flags of a look-up, never stored: a version of this key is prepared here and nobody has said yet whether it
  * is decided (disk_copies.h). */

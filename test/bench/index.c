@@ -84,8 +84,8 @@ push(struct memtable *t, uint64_t from, uint64_t count)
                                   .content = content_id_of(1, 1, k),
                                   .size = 100000,
                                   .mtime_ms = 1763739000000,
-                                  .segment = (uint32_t)(k / 10000),
-                                  .offset = k % 10000 * 102400};
+                                  .place.segment = (uint32_t)(k / 10000),
+                                  .place.offset = k % 10000 * 102400};
             char key[64];
 
             run_object(r, 1, key_of(k, key), &entry);

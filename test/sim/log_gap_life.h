@@ -122,8 +122,8 @@ put(struct store *d, struct log_gap_life *f, unsigned i)
         return;
     }
     f->keys[i] = (struct key_state){.write = write};
-    f->last.segment = entry.segment;
-    f->last.offset = entry.offset;
+    f->last.segment = entry.place.segment;
+    f->last.offset = entry.place.offset;
 }
 
 static void

@@ -79,8 +79,8 @@ end_moving(struct moving *x)
 static struct entry
 place_as_entry(const struct log_record *m)
 {
-    return (struct entry){.segment = m->segment,
-                          .offset = m->offset,
+    return (struct entry){.place.segment = m->segment,
+                          .place.offset = m->offset,
                           .size = m->size,
                           .content = m->content};
 }
@@ -230,7 +230,7 @@ static enum err
 move_owned_part(struct body_pass *p, struct moving *x, struct errbuf *eb)
 {
     struct store *d = p->k->disk;
-    struct entry now = {.segment = x->to.segment->id, .offset = x->to.offset};
+    struct entry now = {.place.segment = x->to.segment->id, .place.offset = x->to.offset};
     uint32_t before = p->changed;
     enum err rc = relocate_classify_body(d, &x->m, &x->seen, eb);
 

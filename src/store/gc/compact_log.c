@@ -182,8 +182,8 @@ place_part(struct manifest *m, const struct log_record *part, const struct entry
 
         if (e->segment != part->segment || e->offset != part->offset)
             continue;
-        e->segment = now->segment;
-        e->offset = now->offset;
+        e->segment = now->place.segment;
+        e->offset = now->place.offset;
         return true;
     }
     return false;

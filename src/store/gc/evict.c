@@ -196,7 +196,7 @@ take_object(struct store *d, struct evictor *e, const struct log_record *m,
 
     if (rc != ERR_OK)
         return rc == ERR_NOT_FOUND ? ERR_OK : rc;
-    if (entry.segment != m->segment || entry.offset != m->offset ||
+    if (entry.place.segment != m->segment || entry.place.offset != m->offset ||
         (entry.flags & ENTRY_CACHED) == 0 || (entry.flags & ENTRY_IN_DOUBT) != 0)
         return ERR_OK;
     c = (struct store_candidate){.bucket = m->bucket,
@@ -432,7 +432,7 @@ store_evict(struct store *d, const struct store_evict_options *o,
 void
 store_access_freq_add(struct store *d, const struct entry *entry, uint32_t reads)
 {
-    access_freq_add(d->access_freq, entry->segment,
+    access_freq_add(d->access_freq, entry->place.segment,
                     (uint64_t)entry_weight(entry) * reads);
 }
 

@@ -27,7 +27,7 @@ record_place_of(const struct log_record *m) /* of its body, or of itself */
 static bool
 entry_is_at(const struct entry *entry, const struct place *p)
 {
-    return entry->segment == p->segment && entry->offset == p->offset;
+    return entry->place.segment == p->segment && entry->place.offset == p->offset;
 }
 
 /* ---- who has this part ---- */
@@ -112,12 +112,13 @@ relocate_body_is_live(struct store *d, const struct log_record *m, bool *out,
     if (m->part == 0) {
         rc = find_content(d->memtable, d->index, m->bucket, m->key, &m->content, &entry,
                           eb);
-        *out = rc == ERR_OK && entry.segment == m->segment && entry.offset == m->offset;
+        *out = rc == ERR_OK && entry.place.segment == m->segment &&
+               entry.place.offset == m->offset;
         return rc == ERR_NOT_FOUND ? ERR_OK : rc;
     }
     rc = find_part(d->memtable, d->index, &m->upload, m->part, &part, eb);
-    if (rc == ERR_OK && part.entry.segment == m->segment &&
-        part.entry.offset == m->offset)
+    if (rc == ERR_OK && part.entry.place.segment == m->segment &&
+        part.entry.place.offset == m->offset)
         return ERR_OK;
     if (rc == ERR_OK || rc == ERR_NO_UPLOAD)
         rc = relocate_find_owner(d, m->bucket, m->key, m->segment, m->offset, &entry, eb);
@@ -331,7 +332,8 @@ classify_meta(struct store *d, const struct log_record *m, struct relocation *ou
     enum err rc = find_born(d, m, &m->born, &out->entry, eb);
 
     if (rc == ERR_OK && (out->entry.flags & ENTRY_META_APART) != 0 &&
-        out->entry.meta_segment == m->segment && out->entry.meta_offset == m->offset) {
+        out->entry.place.meta_segment == m->segment &&
+        out->entry.place.meta_offset == m->offset) {
         out->what = RELOCATE_KEEP;
         out->by = RELOCATE_BY_META;
     }

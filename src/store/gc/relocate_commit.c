@@ -136,8 +136,8 @@ relocate_commit(const struct relocation *from, struct arena *a, struct store_key
     /* Since it was written the body may have moved, and what was newer ended. */
     if (from->by == RELOCATE_BY_META) {
         c->version = from->entry.version;
-        c->place.segment = from->entry.segment;
-        c->place.offset = from->entry.offset;
+        c->place.segment = from->entry.place.segment;
+        c->place.offset = from->entry.place.offset;
     }
     return ERR_OK;
 }
@@ -162,9 +162,11 @@ still_same_version(struct changes *changes, struct commit *c)
 
     if (rc != ERR_OK)
         return rc == ERR_NOT_FOUND ? changed_since(c) : refuse(c, rc);
-    if (now.segment != seen->segment || now.offset != seen->offset ||
+    if (now.place.segment != seen->place.segment ||
+        now.place.offset != seen->place.offset ||
         version_cmp(&now.version, &seen->version) != 0 ||
-        now.meta_segment != seen->meta_segment || now.meta_offset != seen->meta_offset ||
+        now.place.meta_segment != seen->place.meta_segment ||
+        now.place.meta_offset != seen->place.meta_offset ||
         ((now.flags ^ seen->flags) & (ENTRY_TOMBSTONE | ENTRY_KEPT)) != 0 ||
         !content_eq(&now.content, &seen->content))
         return changed_since(c);

@@ -211,13 +211,13 @@ entry_put_fields(unsigned char *out, const struct entry *entry)
         out = put_varint(out, born.counter);
     }
     if ((entry->flags & ENTRY_META_APART) != 0) {
-        out = put_varint(out, entry->meta_segment);
-        out = put_varint(out, entry->meta_offset);
+        out = put_varint(out, entry->place.meta_segment);
+        out = put_varint(out, entry->place.meta_offset);
     }
     out = put_varint(out, entry->size);
     out = put_varint(out, zigzag(entry->mtime_ms));
-    out = put_varint(out, entry->segment);
-    out = put_varint(out, entry->offset);
+    out = put_varint(out, entry->place.segment);
+    out = put_varint(out, entry->place.offset);
     out = put_varint(out, entry->parts);
     out = put_varint(out, entry->overwrites);
     memcpy(out, entry->md5, sizeof entry->md5);
@@ -259,13 +259,13 @@ entry_take_fields(struct cursor *c, struct entry *entry)
             c->bad = true; /* not the shortest form */
     }
     if ((flags & ENTRY_META_APART) != 0) {
-        entry->meta_segment = (uint32_t)take_varint(c, UINT32_MAX);
-        entry->meta_offset = take_varint(c, UINT64_MAX);
+        entry->place.meta_segment = (uint32_t)take_varint(c, UINT32_MAX);
+        entry->place.meta_offset = take_varint(c, UINT64_MAX);
     }
     entry->size = take_varint(c, UINT64_MAX);
     entry->mtime_ms = unzigzag(take_varint(c, UINT64_MAX));
-    entry->segment = (uint32_t)take_varint(c, UINT32_MAX);
-    entry->offset = take_varint(c, UINT64_MAX);
+    entry->place.segment = (uint32_t)take_varint(c, UINT32_MAX);
+    entry->place.offset = take_varint(c, UINT64_MAX);
     entry->parts = (uint32_t)take_varint(c, UINT32_MAX);
     entry->overwrites = (uint32_t)take_varint(c, UINT32_MAX);
     md5 = take_span(c, sizeof entry->md5);

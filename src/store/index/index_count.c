@@ -68,7 +68,7 @@ count_apart(struct index_writer *w, const struct entry *entry, enum store_class 
             int64_t by)
 {
     if ((entry->flags & ENTRY_META_APART) != 0)
-        index_count_segment(w, class, entry->meta_segment, by, 0);
+        index_count_segment(w, class, entry->place.meta_segment, by, 0);
 }
 
 static void
@@ -80,7 +80,7 @@ count_entry(struct index_writer *w, const struct entry *entry, bool comes)
     if ((entry->flags & ENTRY_TOMBSTONE) == 0)
         w->meta.objects += comes ? 1 : UINT64_MAX;
     if (index_has_place(entry))
-        index_count_segment(w, class, entry->segment, comes ? size : -size,
+        index_count_segment(w, class, entry->place.segment, comes ? size : -size,
                             comes ? 0 : size);
     count_apart(w, entry, class, comes ? RECORD_WEIGHT : -RECORD_WEIGHT);
 }
@@ -93,7 +93,7 @@ index_count_older(struct index_writer *w, const struct entry *entry, bool comes)
     int64_t size = entry_weight(entry);
 
     if (index_has_place(entry))
-        index_count_segment(w, class, entry->segment, comes ? size : -size,
+        index_count_segment(w, class, entry->place.segment, comes ? size : -size,
                             comes ? -size : size);
     count_apart(w, entry, class, comes ? RECORD_WEIGHT : -RECORD_WEIGHT);
 }
@@ -104,8 +104,8 @@ index_count_change(struct index_writer *w, const struct entry *before,
                    const struct entry *after)
 {
     if (before != NULL && after != NULL && index_has_place(before) &&
-        index_has_place(after) && before->segment == after->segment &&
-        before->offset == after->offset &&
+        index_has_place(after) && before->place.segment == after->place.segment &&
+        before->place.offset == after->place.offset &&
         ((before->flags | after->flags) & ENTRY_META_APART) == 0)
         return;
     if (before != NULL)

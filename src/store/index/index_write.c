@@ -229,7 +229,7 @@ change_prepared(struct index_writer *w, const struct coded_entry *e, const MDB_v
         if (prepared_entry_decode(&where, bytes, &p) != ERR_OK)
             index_set_bad(w->x);
         else if (index_has_place(&p.entry))
-            index_count_segment(w, index_class_of(&p.entry), p.entry.segment,
+            index_count_segment(w, index_class_of(&p.entry), p.entry.place.segment,
                                 -entry_weight(&p.entry), 0);
     }
     if (e->value.len == 0)
@@ -237,7 +237,7 @@ change_prepared(struct index_writer *w, const struct coded_entry *e, const MDB_v
     if (prepared_entry_decode(&where, e->value, &p) != ERR_OK)
         return MDB_CORRUPTED; /* our own memory */
     if (index_has_place(&p.entry))
-        index_count_segment(w, index_class_of(&p.entry), p.entry.segment,
+        index_count_segment(w, index_class_of(&p.entry), p.entry.place.segment,
                             entry_weight(&p.entry), 0);
     return 0;
 }

@@ -94,7 +94,7 @@ index_tally_comes(struct index_writer *w, unsigned db, const MDB_val *key, uint6
 static inline bool
 index_has_place(const struct entry *entry)
 {
-    return (entry->flags & ENTRY_TOMBSTONE) == 0 && entry->segment != 0;
+    return (entry->flags & ENTRY_TOMBSTONE) == 0 && entry->place.segment != 0;
 }
 
 static inline enum store_class

@@ -205,8 +205,8 @@ lookup_cache_small_find(struct lookup_cache *r, uint64_t bucket, struct span key
                               .content = s->content,
                               .size = s->size,
                               .mtime_ms = s->mtime_ms,
-                              .segment = s->segment,
-                              .offset = (uint64_t)s->at * SMALL_UNIT};
+                              .place.segment = s->segment,
+                              .place.offset = (uint64_t)s->at * SMALL_UNIT};
         memcpy(out->md5, s->md5, sizeof out->md5);
         return true;
     }
@@ -219,8 +219,9 @@ entry_is_small(const struct entry *entry)
     unsigned flags = ENTRY_PLAIN | ENTRY_INLINE;
 
     return (entry->flags & ~(unsigned)ENTRY_CACHED) == flags &&
-           entry->size <= UINT32_MAX && entry->parts == 0 && entry->segment != 0 &&
-           entry->offset % SMALL_UNIT == 0 && entry->offset / SMALL_UNIT <= UINT32_MAX;
+           entry->size <= UINT32_MAX && entry->parts == 0 && entry->place.segment != 0 &&
+           entry->place.offset % SMALL_UNIT == 0 &&
+           entry->place.offset / SMALL_UNIT <= UINT32_MAX;
 }
 
 bool
@@ -237,8 +238,8 @@ lookup_cache_small_keep(struct lookup_cache *r, const struct lookup_cache_ticket
         set[1] = *s;
     *s = (struct lookup_cache_small){.hash = ticket->hash,
                                      .stamp = ticket->stamp,
-                                     .segment = entry->segment,
-                                     .at = (uint32_t)(entry->offset / SMALL_UNIT),
+                                     .segment = entry->place.segment,
+                                     .at = (uint32_t)(entry->place.offset / SMALL_UNIT),
                                      .size = (uint32_t)entry->size,
                                      .flags = entry->flags,
                                      .mtime_ms = entry->mtime_ms,

@@ -93,8 +93,8 @@ repair_body(struct chain_repair *x, const struct named *n, struct errbuf *eb)
 {
     struct entry entry = {.flags = ENTRY_INLINE |
                                    (x->class == STORE_CACHED ? ENTRY_CACHED : 0),
-                          .segment = n->log,
-                          .offset = n->at};
+                          .place.segment = n->log,
+                          .place.offset = n->at};
     struct arena *a = arena_new(4096, KIB(64));
     struct object_meta meta;
     struct loaded l;

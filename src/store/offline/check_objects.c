@@ -23,16 +23,16 @@ check_in_chain(struct check *k, const struct entry *entry)
     for (uint32_t i = 0; i < k->chain_count; i++) {
         struct check_chain *c = &k->chains[i];
 
-        if (c->segment != entry->segment || entry->offset < c->end)
+        if (c->segment != entry->place.segment || entry->place.offset < c->end)
             continue;
-        c->living = MAX(c->living, entry->offset);
+        c->living = MAX(c->living, entry->place.offset);
         if (c->said)
             continue;
         c->said = true;
         check_fault(k,
                     "segment %06" PRIu32 ": the chain of bodies ends at %" PRIu64
                     ", a living one is at %" PRIu64,
-                    c->segment, c->end, entry->offset);
+                    c->segment, c->end, entry->place.offset);
     }
 }
 
@@ -43,17 +43,17 @@ note_header(struct check *k, const struct entry *entry)
     if ((entry->flags & (ENTRY_INLINE | ENTRY_PARTS)) != 0)
         return;
     for (uint32_t i = 0; i < k->chain_count; i++) {
-        if (k->chains[i].segment == entry->segment) {
-            k->chains[i].living = MAX(k->chains[i].living, entry->offset);
+        if (k->chains[i].segment == entry->place.segment) {
+            k->chains[i].living = MAX(k->chains[i].living, entry->place.offset);
             return;
         }
     }
     k->chains = xrealloc(k->chains, (k->chain_count + 1) * sizeof *k->chains);
     k->chains[k->chain_count++] = (struct check_chain){
         .class = (entry->flags & ENTRY_CACHED) != 0 ? STORE_CACHED : STORE_NATIVE,
-        .segment = entry->segment,
+        .segment = entry->place.segment,
         .end = UINT64_MAX,
-        .living = entry->offset};
+        .living = entry->place.offset};
 }
 
 /* For a repair: an object whose bytes are gone. */
@@ -120,8 +120,8 @@ check_body(struct check *k, const struct store_key *key, const struct entry *ent
     }
     if (rc != ERR_OK)
         check_fault(k, "%s %s, segment %06" PRIu32 " at %" PRIu64 ": %s", what,
-                    check_key(key->bucket, key->key, text), entry->segment, entry->offset,
-                    why.text);
+                    check_key(key->bucket, key->key, text), entry->place.segment,
+                    entry->place.offset, why.text);
     if (rc != ERR_OK && with_meta)
         note_lost(k, key, entry);
     return ERR_OK;

@@ -194,13 +194,13 @@ find_name(struct export *x, struct side *s, const struct entry *entry, struct er
         rc = read_log_record(s->check->disk, &at, false, &l, eb);
         birth = l.m.immutable_name;
     } else {
-        struct scan_source source = {.segment = entry->segment, .size = UINT64_MAX};
+        struct scan_source source = {.segment = entry->place.segment, .size = UINT64_MAX};
 
         rc = read_file_open(s->check->disk, entry, &f, eb);
         source.file = rc == ERR_OK ? read_file_of(&f) : NULL;
         source.generation = f.pin != NULL ? f.pin->generation : 1;
         if (rc == ERR_OK &&
-            place_scan(&source, entry->offset, &m, &b, &next, NULL) == SCAN_BATCH)
+            place_scan(&source, entry->place.offset, &m, &b, &next, NULL) == SCAN_BATCH)
             birth = m.immutable_name;
     }
     name = x->o->name_of != NULL ? x->o->name_of(x->o->arg, x->bucket, birth) : birth;

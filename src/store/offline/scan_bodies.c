@@ -315,8 +315,8 @@ commit_orphan(struct orphans *os, const struct orphan *o, const struct log_recor
         .bucket = m->bucket, .immutable_name = m->immutable_name, .key = m->key};
     struct entry entry = {.content = o->content,
                           .size = m->size,
-                          .segment = o->segment,
-                          .offset = o->offset};
+                          .place.segment = o->segment,
+                          .place.offset = o->offset};
     struct object_meta meta;
     struct commit c = {.kind = o->part > 0 ? LOG_RECORD_PART : LOG_RECORD_COMMIT,
                        .key = &k,
@@ -341,7 +341,7 @@ take_back(struct orphans *os, const struct orphan *o, struct arena *a, bool *tak
 {
     struct store *d = os->disk;
     struct entry entry = {
-        .content = o->content, .segment = o->segment, .offset = o->offset};
+        .content = o->content, .place.segment = o->segment, .place.offset = o->offset};
     struct read_file f = {0};
     struct scan_source source = {.segment = o->segment, .generation = o->generation};
     struct errbuf why = {0};

@@ -35,7 +35,8 @@ static void
 on_read(struct rt_async_read *reading, int64_t result)
 {
     struct store_async_read *o = CONTAINER_OF(reading, struct store_async_read, reading);
-    uint64_t skip = o->entry.offset - o->from, n = result > 0 ? (uint64_t)result : 0;
+    uint64_t skip = o->entry.place.offset - o->from,
+             n = result > 0 ? (uint64_t)result : 0;
     struct span have = {o->buf->at + skip, n > skip ? n - skip : 0};
     bool good =
         read_is_whole(o->disk, o->log, &o->entry, o->bucket, o->key, have, &o->bytes);
@@ -57,19 +58,19 @@ begin_reading(struct store_async_read *o)
     struct store *d = o->disk;
     uint64_t end;
 
-    o->log = segment_pin(d, o->entry.segment);
+    o->log = segment_pin(d, o->entry.place.segment);
     if (o->log == NULL)
         return false;
-    o->from = align_down(o->entry.offset, STORE_ALIGN);
-    end =
-        align_up(o->entry.offset + read_first_look(o->log, &o->entry, true), STORE_ALIGN);
+    o->from = align_down(o->entry.place.offset, STORE_ALIGN);
+    end = align_up(o->entry.place.offset + read_first_look(o->log, &o->entry, true),
+                   STORE_ALIGN);
     o->len = end - o->from;
     o->reading.on_read = on_read;
     if (iobuf_get_pinned((uint32_t)o->len, &o->buf) != ERR_OK)
         return false;
     o->reading.prefetch_span =
-        (struct span){o->buf->at + (o->entry.offset - o->from),
-                      MIN(end - o->entry.offset, (uint64_t)SOON_READ)};
+        (struct span){o->buf->at + (o->entry.place.offset - o->from),
+                      MIN(end - o->entry.place.offset, (uint64_t)SOON_READ)};
     return rt_read_begin(o->log->file, o->from, o->buf, 0, (uint32_t)o->len, RT_READ,
                          &o->reading) == ERR_OK;
 }
@@ -92,7 +93,7 @@ find(struct store_async_read *o, struct index_want *want)
     if (rc != ERR_OK || !is_small_and_plain(&o->entry) ||
         block_cache_has(d->block_cache, &o->entry.content, 0))
         return false;
-    o->entry.disk = o->slot;
+    o->entry.place.disk = o->slot;
     o->block_cache = block_cache_wants(d->block_cache, &o->entry.content, 0);
     return true;
 }

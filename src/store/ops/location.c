@@ -20,14 +20,14 @@ read_header(struct store *d, const struct entry *entry, struct store_location *o
 {
     enum store_class class =
         (entry->flags & ENTRY_CACHED) != 0 ? STORE_CACHED : STORE_NATIVE;
-    struct segment *s = segment_pin(d, entry->segment);
+    struct segment *s = segment_pin(d, entry->place.segment);
     char name[SEGMENT_NAME_ROOM];
     struct rt_file *f = NULL;
     struct log_record head;
     enum err rc = ERR_OK;
 
     if (s == NULL) {
-        segment_name(SEGMENT_ONE, entry->segment, name);
+        segment_name(SEGMENT_ONE, entry->place.segment, name);
         rc = rt_open(d->dir[class], name, 0, 0, &f, eb);
     }
     if (rc == ERR_OK)
@@ -49,17 +49,18 @@ store_location(struct store *d, const struct entry *entry, struct store_location
         (entry->flags & ENTRY_CACHED) != 0 ? STORE_CACHED : STORE_NATIVE;
     enum err rc = health_may_read(d->health, eb);
 
-    *out = (struct store_location){.segment = entry->segment, .offset = entry->offset};
+    *out = (struct store_location){.segment = entry->place.segment,
+                                   .offset = entry->place.offset};
     if (rc == ERR_OK)
         rc = read_header(d, entry, out, eb);
     if (rc == ERR_OK)
-        rc = index_segment(d->index, class, entry->segment, &seen, eb);
+        rc = index_segment(d->index, class, entry->place.segment, &seen, eb);
     if (rc == ERR_NOT_FOUND) /* it came just now: the index has not heard of it */
         rc = ERR_OK;
     out->living = seen.living > 0 ? (uint64_t)seen.living : 0;
     if (class == STORE_CACHED)
         out->access_freq =
-            access_freq_of(d->access_freq, entry->segment,
+            access_freq_of(d->access_freq, entry->place.segment,
                            MAX(out->living, (uint64_t)entry_weight(entry)));
     return rc;
 }

@@ -192,14 +192,15 @@ store_upload_meta(struct store *d, const struct store_key *k, const struct uploa
     if (rc != ERR_OK)
         return rc;
     do { /* as often as its log is compacted meanwhile */
-        entry = (struct entry){
-            .flags = ENTRY_INLINE, .segment = u_entry.segment, .offset = u_entry.offset};
+        entry = (struct entry){.flags = ENTRY_INLINE,
+                               .place.segment = u_entry.segment,
+                               .place.offset = u_entry.offset};
         rc = read_log_record_quiet(d, &entry, false, &l, eb);
         if (rc != ERR_CORRUPT && rc != ERR_NOT_FOUND)
             break;
         rc = upload_of(d, k, u, &u_entry, eb);
-        if (rc == ERR_OK && u_entry.segment == entry.segment &&
-            u_entry.offset == entry.offset)
+        if (rc == ERR_OK && u_entry.segment == entry.place.segment &&
+            u_entry.offset == entry.place.offset)
             return read_damage(d, &entry, 0, eb);
         if (rc == ERR_OK)
             rc = ERR_CORRUPT;
@@ -266,8 +267,8 @@ fill_manifest(struct store *d, const struct upload_id *u, const struct store_par
             (struct manifest_entry){.content = p.entry.content,
                                     .at = *size,
                                     .size = p.entry.size,
-                                    .offset = p.entry.offset,
-                                    .segment = p.entry.segment,
+                                    .offset = p.entry.place.offset,
+                                    .segment = p.entry.place.segment,
                                     .number = (uint16_t)parts[i].number,
                                     .in_log = (p.entry.flags & ENTRY_INLINE) != 0};
         memcpy(entries[i].md5, p.entry.md5, sizeof entries[i].md5);

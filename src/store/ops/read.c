@@ -88,10 +88,11 @@ part_again(struct store_reader *r, struct errbuf *eb)
 
         if (!content_eq(&e->content, &r->entry.content))
             continue;
-        rc = e->segment == r->entry.segment && e->offset == r->entry.offset ? ERR_CORRUPT
-                                                                            : ERR_OK;
-        r->entry.segment = e->segment;
-        r->entry.offset = e->offset;
+        rc = e->segment == r->entry.place.segment && e->offset == r->entry.place.offset
+                 ? ERR_CORRUPT
+                 : ERR_OK;
+        r->entry.place.segment = e->segment;
+        r->entry.place.offset = e->offset;
     }
     return rc;
 }
@@ -121,7 +122,7 @@ load_body_head(struct rt_file *f, const struct entry *entry, bool behind,
                struct loaded *out, struct errbuf *eb)
 {
     uint64_t from = behind ? body_payload(entry) + align_up(entry->size, 512)
-                           : entry->offset,
+                           : entry->place.offset,
              have;
     uint64_t len = behind ? HEAD_MAX : BODY_HEAD;
     uint32_t skip;
@@ -133,7 +134,7 @@ load_body_head(struct rt_file *f, const struct entry *entry, bool behind,
     if (log_record_parse((struct span){out->buf->at + skip, have}, &out->m, &need, eb) !=
             LOG_RECORD_OK ||
         out->m.kind != (behind ? LOG_RECORD_SUMS : LOG_RECORD_BODY) ||
-        out->m.segment != entry->segment || out->m.offset != from ||
+        out->m.segment != entry->place.segment || out->m.offset != from ||
         !content_eq(&out->m.content, &entry->content))
         return ERR_CORRUPT;
     return ERR_OK;
@@ -172,8 +173,8 @@ meta_of(struct store *d, const struct store_key *k, const struct entry *entry,
 
     if ((entry->flags & ENTRY_META_APART) != 0) {
         at.flags = ENTRY_INLINE;
-        at.segment = entry->meta_segment;
-        at.offset = entry->meta_offset;
+        at.place.segment = entry->place.meta_segment;
+        at.place.offset = entry->place.meta_offset;
     } else if ((entry->flags & ENTRY_INLINE) == 0) {
         return body_meta(d, k, entry, a, out, eb);
     }
@@ -195,7 +196,7 @@ store_meta(struct store *d, const struct store_key *k, const struct entry *entry
     enum err rc = ERR_OK;
 
     *out = (struct object_meta){0};
-    if (entry->segment == 0)
+    if (entry->place.segment == 0)
         return err_set(eb, ERR_NOT_FOUND, "there is no object, only a write in doubt");
     for (;;) {
         rc = meta_of(d, k, &at, a, out, eb);
@@ -215,8 +216,8 @@ open_entry(struct store_reader *r, struct errbuf *eb)
 {
     enum err rc = ERR_OK;
 
-    r->reading.segment = r->entry.segment;
-    r->reading.offset = r->entry.offset;
+    r->reading.segment = r->entry.place.segment;
+    r->reading.offset = r->entry.place.offset;
     if ((r->entry.flags & ENTRY_PARTS) != 0) {
         r->reading.segment = 0;
         r->reading.manifest = &r->manifest;
@@ -505,8 +506,8 @@ open_part(struct store_reader *r, struct errbuf *eb)
                                     (e->in_log ? ENTRY_INLINE : 0),
                            .content = e->content,
                            .size = e->size,
-                           .segment = e->segment,
-                           .offset = e->offset};
+                           .place.segment = e->segment,
+                           .place.offset = e->offset};
     return begin(r->disk, &k, &entry, r->pos - e->at,
                  MIN(r->end, e->at + e->size) - r->pos, r, &r->part, eb);
 }

@@ -481,7 +481,7 @@ peek_disk(struct peek *p)
     uint64_t at = w->body.offset + BODY_HEAD + from;
     struct store *d = w->disk;
     struct entry entry = {
-        .content = w->content, .segment = s->id, .offset = w->body.offset};
+        .content = w->content, .place.segment = s->id, .place.offset = w->body.offset};
     struct buf sums;
     struct iobuf *io;
     uint32_t skip, seed = w->seed;

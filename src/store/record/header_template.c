@@ -183,7 +183,7 @@ entry_of(const struct header_template *s, const struct log_record *m, struct ent
     entry->version = m->version;
     entry->content = m->content;
     entry->mtime_ms = m->meta->mtime_ms;
-    entry->offset = m->offset;
+    entry->place.offset = m->offset;
     memcpy(entry->md5, m->meta->md5, sizeof entry->md5);
 }
 
@@ -194,9 +194,10 @@ same_entry(const struct entry *a, const struct entry *b)
     return a->flags == b->flags && a->parts == b->parts &&
            version_cmp(&a->version, &b->version) == 0 &&
            content_eq(&a->content, &b->content) && a->size == b->size &&
-           a->mtime_ms == b->mtime_ms && a->segment == b->segment &&
-           a->offset == b->offset && memcmp(a->md5, b->md5, sizeof a->md5) == 0 &&
-           !has_version(&a->born) && !has_version(&b->born);
+           a->mtime_ms == b->mtime_ms && a->place.segment == b->place.segment &&
+           a->place.offset == b->place.offset &&
+           memcmp(a->md5, b->md5, sizeof a->md5) == 0 && !has_version(&a->born) &&
+           !has_version(&b->born);
 }
 
 /* As it would be had it been encoded, and read back. */

@@ -318,10 +318,10 @@ meta_entry(const struct log_record *m, struct entry *out)
 {
     out->flags |= ENTRY_META_APART | (m->place.span == 0 ? ENTRY_INLINE : 0) |
                   (m->layout == LAYOUT_PARTS ? ENTRY_PARTS : 0);
-    out->segment = m->place.segment;
-    out->offset = m->place.offset;
-    out->meta_segment = m->segment;
-    out->meta_offset = m->offset;
+    out->place.segment = m->place.segment;
+    out->place.offset = m->place.offset;
+    out->place.meta_segment = m->segment;
+    out->place.meta_offset = m->offset;
 }
 
 enum err
@@ -345,8 +345,8 @@ record_entry(const struct log_record *m, enum store_class class, struct entry *o
                           .size = m->size,
                           .mtime_ms = meta.mtime_ms,
                           .parts = meta.parts,
-                          .segment = m->segment,
-                          .offset = m->offset};
+                          .place.segment = m->segment,
+                          .place.offset = m->offset};
     memcpy(out->md5, meta.md5, sizeof out->md5);
     out->flags = (class == STORE_CACHED ? ENTRY_CACHED : 0) |
                  (is_plain(&meta, class) ? ENTRY_PLAIN : 0) |
@@ -360,8 +360,8 @@ record_entry(const struct log_record *m, enum store_class class, struct entry *o
         return ERR_OK;
     }
     if (m->place.segment != 0) {
-        out->segment = m->place.segment;
-        out->offset = m->place.offset;
+        out->place.segment = m->place.segment;
+        out->place.offset = m->place.offset;
     } else {
         out->flags |= ENTRY_INLINE;
     }

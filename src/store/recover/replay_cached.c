@@ -123,7 +123,7 @@ body_header_is_final(const struct scan_source *source, const struct entry *entry
     struct iobuf *buf;
     struct log_record m;
     uint64_t next;
-    enum scanned got = place_scan(source, entry->offset, &m, &buf, &next, eb);
+    enum scanned got = place_scan(source, entry->place.offset, &m, &buf, &next, eb);
 
     *out = got == SCAN_BATCH && m.kind == LOG_RECORD_BODY &&
            content_eq(&m.content, &entry->content);
@@ -139,7 +139,7 @@ source_of(const struct read_file *f, const struct entry *entry, struct scan_sour
     struct log_record head;
     enum err rc;
 
-    *out = (struct scan_source){.file = read_file_of(f), .segment = entry->segment};
+    *out = (struct scan_source){.file = read_file_of(f), .segment = entry->place.segment};
     if (f->pin != NULL) {
         out->generation = f->pin->generation;
         out->size = f->pin->owner.size;
@@ -164,7 +164,7 @@ body_header_is_intact(struct store *d, const struct read_file *f,
     *out = false;
     if (rc == ERR_OK && f->pin != NULL) {
         rc = chain_of(d, &source, &chain, eb);
-        if (rc == ERR_OK && !chain_has(chain, entry->offset))
+        if (rc == ERR_OK && !chain_has(chain, entry->place.offset))
             return ERR_OK;
     }
     return rc == ERR_OK ? body_header_is_final(&source, entry, out, eb) : rc;
@@ -178,8 +178,8 @@ cached_body_is_intact(struct store *d, const struct log_record *m, bool *out,
     struct entry entry = {.flags = ENTRY_CACHED,
                           .content = m->content,
                           .size = m->size,
-                          .segment = m->place.segment,
-                          .offset = m->place.offset};
+                          .place.segment = m->place.segment,
+                          .place.offset = m->place.offset};
     struct read_file f = {0};
     bool header = false;
     uint64_t bad;
@@ -206,8 +206,8 @@ manifest_entry_is_intact(struct store *d, const struct manifest_entry *e, bool *
     struct entry entry = {.flags = ENTRY_CACHED | ENTRY_INLINE,
                           .content = e->content,
                           .size = e->size,
-                          .segment = e->segment,
-                          .offset = e->offset};
+                          .place.segment = e->segment,
+                          .place.offset = e->offset};
     struct loaded l;
     enum err rc;
 
@@ -301,8 +301,8 @@ replay_row_is_intact(struct store *d, const struct entry *entry, bool *there,
 {
     struct manifest_entry body = {.content = entry->content,
                                   .size = entry->size,
-                                  .segment = entry->segment,
-                                  .offset = entry->offset};
+                                  .segment = entry->place.segment,
+                                  .offset = entry->place.offset};
     struct manifest m = {0};
     enum err rc;
 

@@ -210,7 +210,8 @@ still_there(struct store *d, const struct store_key *k, const struct entry *entr
 
     return find_content(d->memtable, d->index, k->bucket, k->key, &entry->content, &now,
                         NULL) == ERR_OK &&
-           now.segment == entry->segment && now.offset == entry->offset;
+           now.place.segment == entry->place.segment &&
+           now.place.offset == entry->place.offset;
 }
 
 /* A part of an upload in progress. */
@@ -231,7 +232,8 @@ part_still_there(struct store *d, const struct store_key *k, const struct part_o
                        NULL) == ERR_OK &&
            find_part(d->memtable, d->index, p->upload, p->number, &now, NULL) == ERR_OK &&
            content_eq(&now.entry.content, &entry->content) &&
-           now.entry.segment == entry->segment && now.entry.offset == entry->offset;
+           now.entry.place.segment == entry->place.segment &&
+           now.entry.place.offset == entry->place.offset;
 }
 
 static enum store_outcome
@@ -297,7 +299,7 @@ scrub_page(struct scrub *s, uint64_t bucket, struct arena *a, bool *more)
         struct store_key k = {.bucket = bucket, .key = page[i].key};
         const struct entry *entry = &page[i].entry;
 
-        if (entry->segment != 0 && (entry->flags & ENTRY_TOMBSTONE) == 0)
+        if (entry->place.segment != 0 && (entry->flags & ENTRY_TOMBSTONE) == 0)
             rc = scrub_entry(s, &k, entry, NULL);
         if (rc != ERR_OK)
             break;

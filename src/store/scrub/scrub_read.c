@@ -93,8 +93,8 @@ read_parts(struct store *d, const struct store_key *k, const struct entry *entry
                                       (e->in_log ? ENTRY_INLINE : 0),
                              .content = e->content,
                              .size = e->size,
-                             .segment = e->segment,
-                             .offset = e->offset};
+                             .place.segment = e->segment,
+                             .place.offset = e->offset};
 
         r->part = e->number;
         rc = scrub_read_entry(d, k, &part, false, r, eb);

@@ -73,7 +73,7 @@ enum err body_is_whole(struct rt_file *f, uint32_t cluster_sum, const struct ent
 static inline uint64_t
 body_payload(const struct entry *entry)
 {
-    return entry->offset + BODY_HEAD;
+    return entry->place.offset + BODY_HEAD;
 }
 /* Counts a damage and says it in words: once here, not by the caller. */
 enum err read_damage(struct store *d, const struct entry *entry, uint64_t block,

@@ -31,8 +31,9 @@ read_damage(struct store *d, const struct entry *entry, uint64_t block, struct e
     metric_add(M_CHECKSUM_FAILURES, 0, 1);
     health_corrupt_block(d->health);
     LOG(LOG_ERROR, "store.damage", "bytes on the disk are not what was written",
-        L_TEXT("disk", rt_dir_path(d->root)), L_U64("segment", entry->segment),
-        L_U64("offset", entry->offset), L_U64("block", block), L_TEXT("content", cid));
+        L_TEXT("disk", rt_dir_path(d->root)), L_U64("segment", entry->place.segment),
+        L_U64("offset", entry->place.offset), L_U64("block", block),
+        L_TEXT("content", cid));
     return err_set(eb, ERR_CORRUPT, "the object is damaged on this disk");
 }
 
@@ -46,10 +47,10 @@ read_file_open(struct store *d, const struct entry *entry, struct read_file *out
         (entry->flags & ENTRY_CACHED) != 0 ? STORE_CACHED : STORE_NATIVE;
     char name[SEGMENT_NAME_ROOM];
 
-    *out = (struct read_file){.pin = segment_pin(d, entry->segment)};
+    *out = (struct read_file){.pin = segment_pin(d, entry->place.segment)};
     if (out->pin != NULL)
         return ERR_OK;
-    segment_name(SEGMENT_ONE, entry->segment, name);
+    segment_name(SEGMENT_ONE, entry->place.segment, name);
     return rt_open(d->dir[class], name, RT_O_DIRECT, 0, &out->own, eb);
 }
 
@@ -111,7 +112,7 @@ read_judge_record(struct span have, uint64_t len, const struct segment *s,
         return ERR_OK;
     }
     if (got != LOG_RECORD_OK ||
-        !log_record_is_at(out, s->id, s->generation, entry->offset))
+        !log_record_is_at(out, s->id, s->generation, entry->place.offset))
         return ERR_CORRUPT;
     if (out->head_len + out->payload <= have.len)
         out->body = (struct span){have.at + out->head_len, out->payload};
@@ -126,8 +127,8 @@ read_check_record(struct rt_file *f, const struct segment *s, const struct entry
 {
     uint32_t skip;
     uint64_t have;
-    enum err rc =
-        read_span(f, entry->offset, len, DEADLINE_NEVER, &out->buf, &skip, &have, eb);
+    enum err rc = read_span(f, entry->place.offset, len, DEADLINE_NEVER, &out->buf, &skip,
+                            &have, eb);
 
     *more = 0;
     return rc == ERR_OK ? read_judge_record((struct span){out->buf->at + skip, have}, len,
@@ -157,8 +158,10 @@ read_relookup(struct store *d, uint64_t bucket, struct span key, struct entry *e
         return err_set(eb, ERR_NOT_FOUND, "the object was replaced while it was read");
     if (rc != ERR_OK)
         return rc;
-    if (now.segment == entry->segment && now.offset == entry->offset &&
-        now.meta_segment == entry->meta_segment && now.meta_offset == entry->meta_offset)
+    if (now.place.segment == entry->place.segment &&
+        now.place.offset == entry->place.offset &&
+        now.place.meta_segment == entry->place.meta_segment &&
+        now.place.meta_offset == entry->place.meta_offset)
         return ERR_CORRUPT;
     *entry = now;
     return ERR_OK;
@@ -185,7 +188,7 @@ read_is_whole(const struct store *d, const struct segment *s, const struct entry
     uint64_t bad;
 
     if (!log_record_peek(have, &m) || m.segment != s->id ||
-        m.generation != s->generation || m.offset != entry->offset ||
+        m.generation != s->generation || m.offset != entry->place.offset ||
         m.bucket != bucket || !span_eq(m.key, key) || m.payload != entry->size ||
         !content_eq(&entry->content, &m.content) || have.len - m.head_len < m.payload ||
         m.block_sums.len != 4 * block_count(m.payload))
@@ -210,7 +213,7 @@ load_log_record(struct store *d, const struct entry *entry, bool want_body,
                 struct loaded *out, uint64_t *bad, struct errbuf *eb)
 {
     static const struct content_id any;
-    struct segment *s = segment_pin(d, entry->segment);
+    struct segment *s = segment_pin(d, entry->place.segment);
     uint64_t len, more;
     bool again = false;
     enum err rc;
@@ -219,7 +222,7 @@ load_log_record(struct store *d, const struct entry *entry, bool want_body,
     *out = (struct loaded){0};
     if (s == NULL)
         return err_set(eb, ERR_NOT_FOUND, "segment %06" PRIu32 " is not there",
-                       entry->segment);
+                       entry->place.segment);
     len = read_first_look(s, entry, want_body);
     do {
         iobuf_drop(&out->buf);
@@ -299,7 +302,7 @@ read_sums_head(struct rt_file *f, const struct entry *entry, struct sums *s,
         got = log_record_parse((struct span){s->buf->at + skip, have}, &m, &need, eb);
     }
     if (got != LOG_RECORD_OK || m.kind != LOG_RECORD_SUMS ||
-        m.segment != entry->segment || m.offset != from || m.payload != total ||
+        m.segment != entry->place.segment || m.offset != from || m.payload != total ||
         !content_eq(&m.content, &entry->content))
         return ERR_CORRUPT;
     s->file_offset = from + m.head_len;

@@ -261,7 +261,7 @@ part_died(struct changes *c, uint32_t segment, uint64_t offset,
 void
 changes_part_entry_died(struct changes *c, const struct entry *entry)
 {
-    part_died(c, entry->segment, entry->offset, &entry->content,
+    part_died(c, entry->place.segment, entry->place.offset, &entry->content,
               (entry->flags & ENTRY_INLINE) != 0, entry->size);
 }
 
@@ -311,7 +311,7 @@ changes_entry_died(struct changes *c, const struct entry *old)
     } else if ((old->flags & ENTRY_INLINE) == 0) {
         changes_note_garbage(
             c->disk, (old->flags & ENTRY_CACHED) != 0 ? STORE_CACHED : STORE_NATIVE,
-            old->segment, old->offset, &old->content);
+            old->place.segment, old->place.offset, &old->content);
     }
 }
 

@@ -106,9 +106,9 @@ relocate_row(struct changes *c, const struct log_record *m, const struct entry *
              bool current, const struct manifest *parts, struct entry *entry,
              struct errbuf *eb)
 {
-    uint32_t inlined = entry->flags & ENTRY_INLINE, segment = entry->segment;
-    uint64_t offset = entry->offset;
-    bool stays = old->segment == segment && old->offset == offset;
+    uint32_t inlined = entry->flags & ENTRY_INLINE, segment = entry->place.segment;
+    uint64_t offset = entry->place.offset;
+    bool stays = old->place.segment == segment && old->place.offset == offset;
     enum err rc = ERR_OK;
 
     if ((old->flags & ENTRY_PARTS) != 0 && !stays)
@@ -118,8 +118,8 @@ relocate_row(struct changes *c, const struct log_record *m, const struct entry *
     if (rc != ERR_OK)
         return rc;
     *entry = *old;
-    entry->segment = segment;
-    entry->offset = offset;
+    entry->place.segment = segment;
+    entry->place.offset = offset;
     entry->flags = (old->flags & ~(uint32_t)ENTRY_INLINE) | inlined;
     if (current)
         changes_set_object(c, m->bucket, m->key, entry);

@@ -33,7 +33,7 @@ static void
 prepared_died(struct changes *c, const struct entry *entry)
 {
     if ((entry->flags & (ENTRY_PARTS | ENTRY_INLINE)) == 0)
-        changes_note_garbage(c->disk, c->class, entry->segment, entry->offset,
+        changes_note_garbage(c->disk, c->class, entry->place.segment, entry->place.offset,
                              &entry->content);
 }
 

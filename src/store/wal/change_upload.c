@@ -153,9 +153,10 @@ apply_part(struct changes *c, const struct log_record *m, struct entry *entry,
 
     if (rc != ERR_OK && rc != ERR_NO_UPLOAD)
         return rc;
-    if (rc == ERR_OK && m->place.segment != 0 && old.entry.segment == m->place.segment &&
-        old.entry.offset == m->place.offset) /* only its record was moved */
-        changes_count_part(c, old.entry.segment, false, old.entry.size, -1);
+    if (rc == ERR_OK && m->place.segment != 0 &&
+        old.entry.place.segment == m->place.segment &&
+        old.entry.place.offset == m->place.offset) /* only its record was moved */
+        changes_count_part(c, old.entry.place.segment, false, old.entry.size, -1);
     else if (rc == ERR_OK)
         changes_part_entry_died(c, &old.entry);
     rc = record_entry(m, c->class, &part.entry, eb);
@@ -170,8 +171,8 @@ apply_part(struct changes *c, const struct log_record *m, struct entry *entry,
         if (part.checksum_len > 0)
             memcpy(part.checksum, meta.checksum.at, part.checksum_len);
         run_part(c->run, &m->upload, m->part, &part);
-        changes_count_part(c, part.entry.segment, (part.entry.flags & ENTRY_INLINE) != 0,
-                           part.entry.size, 1);
+        changes_count_part(c, part.entry.place.segment,
+                           (part.entry.flags & ENTRY_INLINE) != 0, part.entry.size, 1);
         *entry = part.entry;
     }
     arena_free(&a);
@@ -198,8 +199,8 @@ drop_part(void *arg, const struct list_part *p, struct errbuf *eb)
         g->at++;
     if (kept != NULL && g->at < kept->count && kept->entries[g->at].number == p->number &&
         content_eq(&kept->entries[g->at].content, &entry->content))
-        changes_count_part(g->changes, entry->segment, (entry->flags & ENTRY_INLINE) != 0,
-                           entry->size, -1);
+        changes_count_part(g->changes, entry->place.segment,
+                           (entry->flags & ENTRY_INLINE) != 0, entry->size, -1);
     else
         changes_part_entry_died(g->changes, entry);
     (void)eb;
@@ -245,8 +246,8 @@ changes_adopt_parts(struct changes *c, const struct log_record *m,
     if (rc != ERR_OK && rc != ERR_NOT_FOUND)
         return rc;
     changes_manifest_lives(c, parts);
-    if (rc == ERR_NOT_FOUND || now.segment != entry->segment ||
-        now.offset != entry->offset)
+    if (rc == ERR_NOT_FOUND || now.place.segment != entry->place.segment ||
+        now.place.offset != entry->place.offset)
         changes_manifest_died(c, parts); /* something newer is there */
     return ERR_OK;
 }

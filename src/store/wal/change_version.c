@@ -231,7 +231,8 @@ changes_succeed(struct changes *c, const struct log_record *m, const struct entr
     if (!entry_is_version(old) || same_version(&was, &is)) {
         /* The same body may come to another place: a copy was damaged there, or is moved. */
         if (!content_eq(&old->content, &entry->content) ||
-            old->segment != entry->segment || old->offset != entry->offset)
+            old->place.segment != entry->place.segment ||
+            old->place.offset != entry->place.offset)
             changes_entry_died(c, old);
         return ERR_OK;
     }
@@ -263,7 +264,7 @@ promote(struct changes *c, const struct log_record *m, struct entry *entry,
         entry->version = m->version;
         /* Leaving `versions` counts it as dead. */
         if ((next.flags & (ENTRY_TOMBSTONE | ENTRY_PARTS)) == 0)
-            run_segment(c->run, c->class, next.segment, 0, -(int64_t)next.size);
+            run_segment(c->run, c->class, next.place.segment, 0, -(int64_t)next.size);
     }
     changes_set_object(c, m->bucket, m->key, entry);
     return ERR_OK;
@@ -370,8 +371,8 @@ meta_since(struct changes *c, const struct entry *entry)
 
     if ((entry->flags & ENTRY_META_APART) == 0)
         return entry_born(entry);
-    at.segment = entry->meta_segment;
-    at.offset = entry->meta_offset;
+    at.place.segment = entry->place.meta_segment;
+    at.place.offset = entry->place.meta_offset;
     if (read_log_record_quiet(c->disk, &at, false, &l, &eb) != ERR_OK)
         return v;
     v = l.m.version;
@@ -402,8 +403,8 @@ changes_meta(struct changes *c, const struct log_record *m, struct entry *entry,
         entry->version = old.version;
     }
     /* The body may have moved since; what the entry says of its place is right. */
-    entry->segment = old.segment;
-    entry->offset = old.offset;
+    entry->place.segment = old.place.segment;
+    entry->place.offset = old.place.offset;
     entry->overwrites = old.overwrites;
     entry->flags = (entry->flags & ~(uint32_t)ENTRY_INLINE) | (old.flags & ENTRY_INLINE);
     if (current)

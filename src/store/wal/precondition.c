@@ -120,7 +120,7 @@ check_manifest(struct changes *changes, struct commit *c)
                 err_set(&c->eb, ERR_BUSY,
                         "part %u was replaced while the upload was completed", e->number);
         } else if (rc == ERR_OK &&
-                   (part.entry.segment != e->segment || part.entry.offset != e->offset)) {
+                   (part.entry.place.segment != e->segment || part.entry.place.offset != e->offset)) {
             c->of.upload.parts_moved = true;
             rc = err_set(&c->eb, ERR_BUSY,
                          "part %u was moved while the upload was completed", e->number);

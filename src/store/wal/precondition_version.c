@@ -71,8 +71,8 @@ fill_meta(struct commit *c)
     c->content = entry->content;
     c->size = entry->size;
     c->layout = (entry->flags & ENTRY_PARTS) != 0 ? LAYOUT_PARTS : LAYOUT_PLAIN;
-    c->place = (struct place){.segment = entry->segment,
-                              .offset = entry->offset,
+    c->place = (struct place){.segment = entry->place.segment,
+                              .offset = entry->place.offset,
                               .span = (entry->flags & ENTRY_INLINE) != 0 ? 0 : 1};
     c->of.version.stamped->versioning =
         (entry->flags & ENTRY_VERSIONED) != 0   ? STORE_VERSIONED

@@ -244,7 +244,7 @@ is_on(struct rig *g, const char *key, unsigned slot)
     struct disks_key k = rig_key(g, key);
     struct entry entry;
 
-    return disks_lookup(g->ds, &k, &entry, &g->eb) == ERR_OK && entry.disk == slot;
+    return disks_lookup(g->ds, &k, &entry, &g->eb) == ERR_OK && entry.place.disk == slot;
 }
 
 static void

@@ -347,9 +347,9 @@ static void
 lose_block(const struct entry *entry)
 {
     static const char zeros[16384];
-    int fd = world_file("cached/body-%06u.tar", entry->segment);
+    int fd = world_file("cached/body-%06u.tar", entry->place.segment);
 
-    CHECK(pwrite(fd, zeros, sizeof zeros, (off_t)(entry->offset + 4096 + 65536)) ==
+    CHECK(pwrite(fd, zeros, sizeof zeros, (off_t)(entry->place.offset + 4096 + 65536)) ==
           sizeof zeros);
     close(fd);
 }

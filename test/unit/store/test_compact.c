@@ -277,7 +277,7 @@ in_doubt(void *arg)
     compact(d);
     check_in_doubts(d);
     CHECK(store_lookup(d, &doubt, &entry, &eb) == ERR_OK &&
-          entry.segment != before.segment);
+          entry.place.segment != before.place.segment);
     store_close(&d);
     world_check_sound();
     world_lose_index();
@@ -335,7 +335,7 @@ readers(void *arg)
     CHECK(world_put(d, "large", data + 1, LARGE, &entry) == ERR_OK);
     compact(d);
     CHECK(store_lookup(d, &small, &entry, &eb) == ERR_OK &&
-          entry.segment != old_small.segment);
+          entry.place.segment != old_small.place.segment);
     /* Moved under its reader: he goes to the new place. */
     CHECK(store_read_next(rs, DEADLINE_NEVER, &piece, &eb) == ERR_OK &&
           piece.len == SMALL && memcmp(piece.at, data, SMALL) == 0);
@@ -426,9 +426,10 @@ damage(void *arg)
     CHECK(store_flush(d, &eb) == ERR_OK);
     /* Damaged while nothing in its log is dead: later the compactor may have moved it by itself. */
     CHECK(store_lookup(d, &k, &victim, &eb) == ERR_OK);
-    snprintf(path, sizeof path, "%s/native/log-%06u.tar", world_path, victim.segment);
-    world_flip_at(world_file("native/log-%06u.tar", victim.segment),
-                  victim.offset + 2000);
+    snprintf(path, sizeof path, "%s/native/log-%06u.tar", world_path,
+             victim.place.segment);
+    world_flip_at(world_file("native/log-%06u.tar", victim.place.segment),
+                  victim.place.offset + 2000);
     for (unsigned n = 0; n < OBJECTS; n++)
         if (n % 4 != 2)
             delete (d, STORE_NATIVE, name(n));

@@ -210,8 +210,9 @@ moved_under_reader(void *arg)
     CHECK(store_read_begin(d, &k, &old, 0, BODY, &r, &eb) == ERR_OK);
     CHECK(store_read_next(r, DEADLINE_NEVER, &piece, &eb) == ERR_OK);
     compact(d);
-    CHECK(store_lookup(d, &k, &entry, &eb) == ERR_OK && entry.segment != old.segment);
-    snprintf(path, sizeof path, "%s/native/body-%06u.tar", world_path, old.segment);
+    CHECK(store_lookup(d, &k, &entry, &eb) == ERR_OK &&
+          entry.place.segment != old.place.segment);
+    snprintf(path, sizeof path, "%s/native/body-%06u.tar", world_path, old.place.segment);
     CHECK(access(path, F_OK) == 0);
     for (uint64_t at = piece.len; at < BODY; at += piece.len) {
         REQUIRE(store_read_next(r, DEADLINE_NEVER, &piece, &eb) == ERR_OK);
@@ -247,9 +248,10 @@ damaged_body(void *arg)
     (void)arg;
     put_bodies(d);
     CHECK(store_lookup(d, &k, &entry, &eb) == ERR_OK && store_flush(d, &eb) == ERR_OK);
-    snprintf(path, sizeof path, "%s/native/body-%06u.tar", world_path, entry.segment);
-    world_flip_at(world_file("native/body-%06u.tar", entry.segment),
-                  entry.offset + 200000);
+    snprintf(path, sizeof path, "%s/native/body-%06u.tar", world_path,
+             entry.place.segment);
+    world_flip_at(world_file("native/body-%06u.tar", entry.place.segment),
+                  entry.place.offset + 200000);
     compact(d);
     CHECK(access(path, F_OK) == 0); /* it stays as it is */
     CHECK(world_get(d, name(0), data, BODY, 0, BODY) == ERR_CORRUPT);

@@ -50,8 +50,8 @@ flip_small(void *arg)
     CHECK(world_put(d, "one", data, SMALL, &entry) == ERR_OK);
     CHECK(world_put(d, "next", data, SMALL, &other) == ERR_OK);
     fd = world_file("native/log-000001.tar");
-    head = entry.offset;
-    end = other.offset;
+    head = entry.place.offset;
+    end = other.place.offset;
     CHECK(end - head > SMALL && end - head < SMALL + 8192);
     for (uint64_t bit = head * 8; bit < end * 8; bit += 7, bits++) {
         world_flip(fd, bit);
@@ -89,7 +89,7 @@ flip_large(void *arg)
     world_fill(data, LARGE, 5);
     CHECK(world_put(d, "large", data, LARGE, &entry) == ERR_OK);
     fd = world_file("native/body-000002.tar");
-    payload = entry.offset + 4096;
+    payload = entry.place.offset + 4096;
     for (unsigned i = 0; i < 2000; i++) {
         uint64_t bit = payload * 8 + random_bits() % (LARGE * 8);
 
@@ -100,7 +100,7 @@ flip_large(void *arg)
     CHECK_U64(refused, 2000);
     for (unsigned i = 0; i < 400;
          i++) { /* header and sums: refused, or of no account for the bytes */
-        uint64_t from = i % 2 == 0 ? entry.offset : payload + LARGE;
+        uint64_t from = i % 2 == 0 ? entry.place.offset : payload + LARGE;
         uint64_t bit = from * 8 + random_bits() % (4096 * 8);
 
         world_flip(fd, bit);
@@ -144,21 +144,21 @@ swap_all(void *arg)
     body = world_file("native/body-000002.tar");
 
     /* Two records of the same shape: even equal bytes must not come from the wrong place. */
-    swap_bytes(log, a.offset, b.offset, b.offset - a.offset);
+    swap_bytes(log, a.place.offset, b.place.offset, b.place.offset - a.place.offset);
     CHECK(!reads_right(d, "a", &a, data));
     CHECK(!reads_right(d, "b", &b, data));
-    swap_bytes(log, a.offset, b.offset, b.offset - a.offset);
+    swap_bytes(log, a.place.offset, b.place.offset, b.place.offset - a.place.offset);
 
-    swap_bytes(body, x.offset + 4096, y.offset + 4096,
+    swap_bytes(body, x.place.offset + 4096, y.place.offset + 4096,
                16384); /* the same block of two bodies */
     CHECK(!reads_right(d, "x", &x, data));
     CHECK(!reads_right(d, "y", &y, data + LARGE));
-    swap_bytes(body, x.offset + 4096, y.offset + 4096, 16384);
+    swap_bytes(body, x.place.offset + 4096, y.place.offset + 4096, 16384);
 
-    swap_bytes(body, x.offset + 4096, x.offset + 4096 + 16384,
+    swap_bytes(body, x.place.offset + 4096, x.place.offset + 4096 + 16384,
                16384); /* two blocks of one body */
     CHECK(!reads_right(d, "x", &x, data));
-    swap_bytes(body, x.offset + 4096, x.offset + 4096 + 16384, 16384);
+    swap_bytes(body, x.place.offset + 4096, x.place.offset + 4096 + 16384, 16384);
 
     a.content = b.content; /* a entry that names another body's place */
     CHECK(!reads_right(d, "a", &a, data));
@@ -190,7 +190,7 @@ damaged_log(void *arg)
     store_close(&d);
     world_lose_index();
     fd = world_file("native/log-000001.tar");
-    world_flip(fd, (entries[4].offset + 2000) * 8);
+    world_flip(fd, (entries[4].place.offset + 2000) * 8);
     close(fd);
     before = metric_read(M_CHECKSUM_FAILURES, 0);
     d = world_open(NULL);
@@ -247,19 +247,19 @@ damaged_logs(void *arg)
         CHECK(store_lookup(d, &k, &entries[i], &eb) == ERR_OK);
     }
     store_close(&d);
-    CHECK(entries[MANY - 1].segment >
-          entries[0].segment); /* several, whatever was made ahead */
+    CHECK(entries[MANY - 1].place.segment >
+          entries[0].place.segment); /* several, whatever was made ahead */
     world_lose_index();
     for (unsigned n = 0; n < ARRAY_LEN(at); n++) {
         char log[32];
         int fd;
 
-        while (entries[at[n]].segment != entries[at[n] + 1].segment)
+        while (entries[at[n]].place.segment != entries[at[n] + 1].place.segment)
             at[n]++; /* where a log ends depends on what was made ahead */
-        snprintf(log, sizeof log, "log-%06u.tar", entries[at[n]].segment);
+        snprintf(log, sizeof log, "log-%06u.tar", entries[at[n]].place.segment);
         fd = world_file("native/%s", log);
-        world_flip(fd, (entries[at[n]].offset + 600) * 8);      /* its header */
-        world_flip(fd, (entries[at[n] + 1].offset + 3000) * 8); /* its payload */
+        world_flip(fd, (entries[at[n]].place.offset + 600) * 8);      /* its header */
+        world_flip(fd, (entries[at[n] + 1].place.offset + 3000) * 8); /* its payload */
         close(fd);
     }
     CHECK(store_open(world_path, &o, &d, &eb) == ERR_OK);
@@ -428,7 +428,8 @@ number_twice(void *arg)
              "cp '%s/native/body-%06u.tar' '%s/cached/' && "
              "dd if=/dev/zero of='%s/cached/body-%06u.tar' bs=4096 count=1 conv=notrunc "
              "status=none",
-             world_path, entry.segment, world_path, world_path, entry.segment);
+             world_path, entry.place.segment, world_path, world_path,
+             entry.place.segment);
     REQUIRE(system(command) == 0); /* its first record says what it is */
     d = world_open(NULL);
     CHECK(world_get(d, "large", data, LARGE, 0, LARGE) == ERR_OK);

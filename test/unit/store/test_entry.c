@@ -30,8 +30,8 @@ random_entry(bool modest)
         .version = {any(modest ? 28 : 47), any(modest ? 35 : 60)},
         .size = any(modest ? 42 : 60),
         .mtime_ms = (int64_t)any(modest ? 41 : 62),
-        .segment = (uint32_t)any(modest ? 28 : 32),
-        .offset = any(modest ? 35 : 60),
+        .place.segment = (uint32_t)any(modest ? 28 : 32),
+        .place.offset = any(modest ? 35 : 60),
         .overwrites = (uint32_t)any(modest ? 20 : 32),
     };
 
@@ -49,8 +49,8 @@ random_entry(bool modest)
     if (r.born.epoch == r.version.epoch && r.born.counter == r.version.counter)
         r.born = (struct version){0};
     if ((r.flags & ENTRY_META_APART) != 0) {
-        r.meta_segment = (uint32_t)any(32);
-        r.meta_offset = any(60);
+        r.place.meta_segment = (uint32_t)any(32);
+        r.place.meta_offset = any(60);
     }
     for (unsigned i = 0; i < sizeof r.md5; i++)
         r.md5[i] = (uint8_t)rnd64();
@@ -64,9 +64,10 @@ same_entry(const struct entry *a, const struct entry *b)
            a->version.epoch == b->version.epoch &&
            a->version.counter == b->version.counter && a->size == b->size &&
            a->born.epoch == b->born.epoch && a->born.counter == b->born.counter &&
-           a->meta_segment == b->meta_segment && a->meta_offset == b->meta_offset &&
-           a->mtime_ms == b->mtime_ms && a->segment == b->segment &&
-           a->offset == b->offset && a->overwrites == b->overwrites &&
+           a->place.meta_segment == b->place.meta_segment &&
+           a->place.meta_offset == b->place.meta_offset && a->mtime_ms == b->mtime_ms &&
+           a->place.segment == b->place.segment && a->place.offset == b->place.offset &&
+           a->overwrites == b->overwrites &&
            memcmp(&a->content, &b->content, sizeof a->content) == 0 &&
            memcmp(a->md5, b->md5, sizeof a->md5) == 0;
 }
@@ -104,8 +105,8 @@ test_a_entry_of_modest_numbers_has_72_bytes_at_most(void)
         .version = {((uint64_t)1 << 28) - 1, ((uint64_t)1 << 35) - 1},
         .size = ((uint64_t)1 << 49) - 1,
         .mtime_ms = (int64_t)1 << 40,
-        .segment = UINT32_MAX,
-        .offset = ((uint64_t)1 << 35) - 1,
+        .place.segment = UINT32_MAX,
+        .place.offset = ((uint64_t)1 << 35) - 1,
         .content =
             content_id_of(((uint64_t)1 << 28) - 2, UINT16_MAX, ((uint64_t)1 << 35) - 2),
         .overwrites = (1u << 21) - 1,

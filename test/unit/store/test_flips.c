@@ -116,7 +116,7 @@ every_bit(void *arg)
     (void)arg;
     begin();
     entry = entry_of("small");
-    record = log_at + entry.offset;
+    record = log_at + entry.place.offset;
     payload = memmem(record, 65536, data, SMALL);
     REQUIRE(payload != NULL && payload > record + 1024 && payload < record + SMALL);
     refused = metric_read(M_CHECKSUM_FAILURES, 0);
@@ -148,16 +148,16 @@ misplaced(void *arg)
     begin();
     a = entry_of("small");
     b = entry_of("small-2");
-    whole = b.offset - a.offset; /* they follow each other */
+    whole = b.place.offset - a.place.offset; /* they follow each other */
     REQUIRE(whole > SMALL && whole <= sizeof kept);
-    memcpy(kept, log_at + a.offset, whole);
-    memcpy(log_at + a.offset, log_at + b.offset,
+    memcpy(kept, log_at + a.place.offset, whole);
+    memcpy(log_at + a.place.offset, log_at + b.place.offset,
            whole); /* another record, whole and valid */
     CHECK(read_range("small", data, 0, SMALL) == ERR_CORRUPT);
     CHECK(read_meta("small", &a) == ERR_CORRUPT);
-    memcpy(log_at + a.offset, kept, whole);
+    memcpy(log_at + a.place.offset, kept, whole);
     for (unsigned page = 0; page < SMALL / 4096; page++) { /* writes that never came */
-        uint64_t at = align_up(a.offset, 4096) + 4096 * page;
+        uint64_t at = align_up(a.place.offset, 4096) + 4096 * page;
 
         memcpy(kept, log_at + at, 4096);
         memset(log_at + at, 0, 4096);
@@ -190,8 +190,8 @@ bits_of_bodies(void *arg)
     (void)arg;
     begin();
     entry = entry_of("large");
-    payload = body_at + entry.offset + 4096;
-    other = body_at + entry_of("large-2").offset + 4096;
+    payload = body_at + entry.place.offset + 4096;
+    other = body_at + entry_of("large-2").place.offset + 4096;
     CHECK(memcmp(payload, data, LARGE) == 0 && memcmp(other, data + 9, LARGE) == 0);
     for (unsigned i = 0; i < 2000; i++) {
         uint64_t at = rnd() % LARGE, block = at / BLOCK * BLOCK;
@@ -230,7 +230,7 @@ bits_around_bodies(void *arg)
     (void)arg;
     begin();
     entry = entry_of("large");
-    head = body_at + entry.offset;
+    head = body_at + entry.place.offset;
     sums = head + 4096 + LARGE;
     for (unsigned i = 0; i < 2000; i++) {
         char *at = i % 2 == 0 ? head + rnd() % 4096 : sums + rnd() % 4096;

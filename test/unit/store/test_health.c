@@ -399,8 +399,8 @@ rot_fiber(void *arg)
 
     (void)arg;
     CHECK(world_put(d, "big", body, BIG, &entry) == ERR_OK);
-    fd = world_file("native/body-%06u.tar", entry.segment);
-    CHECK(pwrite(fd, "x", 1, (off_t)(entry.offset + 4096 + 100)) == 1);
+    fd = world_file("native/body-%06u.tar", entry.place.segment);
+    CHECK(pwrite(fd, "x", 1, (off_t)(entry.place.offset + 4096 + 100)) == 1);
     close(fd);
     CHECK(read_big(d) == ERR_CORRUPT);
     store_health(d, &h);

@@ -102,8 +102,8 @@ change(void)
                                .content = content_id_of(1, 1, counter),
                                .size = put ? counter * 10 : 0,
                                .mtime_ms = (int64_t)counter,
-                               .segment = 1 + (uint32_t)(counter / 500),
-                               .offset = counter * 512};
+                               .place.segment = 1 + (uint32_t)(counter / 500),
+                               .place.offset = counter * 512};
 
         run_object(r, b + 1, name(k), &entry);
         model[b][k] = entry;
@@ -165,8 +165,8 @@ check_now(unsigned b, unsigned k)
     CHECK(rc == (living[b][k] ? ERR_OK : ERR_NOT_FOUND));
     CHECK(rc != ERR_OK ||
           (entry.flags == want->flags && entry.size == want->size &&
-           entry.segment == want->segment && entry.offset == want->offset &&
-           entry.mtime_ms == want->mtime_ms &&
+           entry.place.segment == want->place.segment &&
+           entry.place.offset == want->place.offset && entry.mtime_ms == want->mtime_ms &&
            memcmp(&entry.content, &want->content, sizeof entry.content) == 0 &&
            memcmp(entry.md5, want->md5, sizeof entry.md5) == 0));
 }
@@ -273,7 +273,7 @@ check_segments_are_counted(void)
     for (unsigned b = 0; b < BUCKETS; b++)
         for (unsigned k = 0; k < KEYS; k++)
             if (living[b][k])
-                living_bytes[model[b][k].segment] += entry_weight(&model[b][k]);
+                living_bytes[model[b][k].place.segment] += entry_weight(&model[b][k]);
     for (uint32_t s = 0; s < ARRAY_LEN(living_bytes); s++) {
         struct index_segment seen;
         struct errbuf eb = {0};

@@ -49,8 +49,8 @@ entry_of(uint64_t base, uint64_t counter)
                           .content = content_id_of(1, 1, base + counter),
                           .size = counter,
                           .mtime_ms = 1700000000000,
-                          .segment = 1 + (uint32_t)(counter / 1000),
-                          .offset = counter * 512};
+                          .place.segment = 1 + (uint32_t)(counter / 1000),
+                          .place.offset = counter * 512};
 }
 
 static void

@@ -354,11 +354,12 @@ dead_bodies(void *arg)
     put_small(0, SMALL);
     d = world_open(NULL);
     CHECK(world_put(d, "large", data, LARGE, &entry) == ERR_OK);
-    snprintf(path, sizeof path, "%s/native/one-%06u.tar", world_path, entry.segment);
+    snprintf(path, sizeof path, "%s/native/one-%06u.tar", world_path,
+             entry.place.segment);
     CHECK(stat(path, &st) == 0);
     copy("index/data.mdb", "unused");
     store_close(&d);
-    snprintf(path, sizeof path, "native/one-%06u.tar", entry.segment);
+    snprintf(path, sizeof path, "native/one-%06u.tar", entry.place.segment);
     copy(path, "native/one-000999.tar"); /* nobody knows of this one */
     snprintf(path, sizeof path, "%s/native/one-000999.tar", world_path);
     d = open_large();

@@ -153,7 +153,7 @@ test_reads_back(void)
     CHECK(memcmp(got.md5, meta.md5, 16) == 0);
     REQUIRE(record_entry(&r, STORE_NATIVE, &entry, &eb) == ERR_OK);
     CHECK_U64(entry.flags, ENTRY_INLINE | ENTRY_ETAG_TEXT);
-    CHECK(entry.segment == 17 && entry.offset == 40960 && entry.parts == 3);
+    CHECK(entry.place.segment == 17 && entry.place.offset == 40960 && entry.parts == 3);
     buf_fini(&b);
     arena_free(&a);
 }

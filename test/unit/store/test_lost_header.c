@@ -77,14 +77,14 @@ static void
 lose_header(const struct entry *entry, bool open_header)
 {
     char page[PAGE];
-    int fd = world_file("cached/body-%06u.tar", (unsigned)entry->segment);
+    int fd = world_file("cached/body-%06u.tar", (unsigned)entry->place.segment);
 
-    CHECK(pread(fd, page, PAGE, (off_t)entry->offset) == PAGE);
+    CHECK(pread(fd, page, PAGE, (off_t)entry->place.offset) == PAGE);
     if (open_header)
         make_open(page);
     else
         memset(page, 0, PAGE);
-    CHECK(pwrite(fd, page, PAGE, (off_t)entry->offset) == PAGE);
+    CHECK(pwrite(fd, page, PAGE, (off_t)entry->place.offset) == PAGE);
     close(fd);
 }
 
@@ -98,7 +98,7 @@ lose(void *arg)
 
     for (unsigned i = 0; i < BODIES; i++)
         put(d, i, &entries[i]);
-    CHECK(entries[0].segment == entries[BODIES - 1].segment);
+    CHECK(entries[0].place.segment == entries[BODIES - 1].place.segment);
     store_close(&d);
     lose_header(&entries[l->body], l->open);
     world_lose_index();
@@ -182,8 +182,8 @@ second_part(struct store *d, struct entry *out)
     CHECK(manifest_load(d, &entry, &m, &eb) == ERR_OK);
     CHECK_U64(m.count, 2);
     if (m.count == 2)
-        *out = (struct entry){.segment = m.entries[1].segment,
-                              .offset = m.entries[1].offset};
+        *out = (struct entry){.place.segment = m.entries[1].segment,
+                              .place.offset = m.entries[1].offset};
     manifest_fini(&m);
 }
 
@@ -205,7 +205,7 @@ lose_moved_part(void *arg)
         delete_filler(d, i);
     CHECK(store_compact(d, &eb) == ERR_OK);
     second_part(d, &after);
-    CHECK(before.segment != after.segment);
+    CHECK(before.place.segment != after.place.segment);
     store_close(&d);
     lose_header(&after, false);
     world_lose_index();

@@ -98,7 +98,8 @@ leave_a_stale_header(uint64_t less)
     put(d, "front", LEAST, &first);
     put(d, "first", LEAST, &first);
     put(d, "second", LONG, &second);
-    CHECK(first.segment == second.segment && first.offset < second.offset);
+    CHECK(first.place.segment == second.place.segment &&
+          first.place.offset < second.place.offset);
     drop(d, "first");
     drop(d, "second");
     punch(d);
@@ -109,11 +110,14 @@ leave_a_stale_header(uint64_t less)
     writers[1] = begin(d, "behind", LEAST);
     commit(&writers[0], &again);
     commit(&writers[1], &behind);
-    CHECK(again.segment == first.segment && again.offset == first.offset);
-    CHECK(behind.segment == first.segment && behind.offset < second.offset + LONG);
+    CHECK(again.place.segment == first.place.segment &&
+          again.place.offset == first.place.offset);
+    CHECK(behind.place.segment == first.place.segment &&
+          behind.place.offset < second.place.offset + LONG);
     store_close(&d);
-    member_name(second.segment, second.offset, name);
-    return second.offset < behind.offset && strncmp(name, ".forebay/dead/", 14) == 0 &&
+    member_name(second.place.segment, second.place.offset, name);
+    return second.place.offset < behind.place.offset &&
+           strncmp(name, ".forebay/dead/", 14) == 0 &&
            strcmp(name, ".forebay/dead/fill") != 0;
 }
 

@@ -281,7 +281,7 @@ read_once(struct store *d, bool *good)
     while (!w.over)
         CHECK(rt_cond_wait(&w.cond, DEADLINE_NEVER) == ERR_OK);
     *good = w.good;
-    CHECK(!w.good || (w.once.entry.disk == 5 && w.once.bytes.len == SIZE &&
+    CHECK(!w.good || (w.once.entry.place.disk == 5 && w.once.bytes.len == SIZE &&
                       memcmp(w.once.bytes.at, data, SIZE) == 0));
     store_async_read_end(&w.once);
     return true;

@@ -472,7 +472,8 @@ repaired_then_committed(void *arg)
 
             copies_is(d, bodies[i].key, 20, i, bodies[i].at, bodies[i].len);
             CHECK(store_lookup(d, &k, &now, &eb) == ERR_OK);
-            CHECK(now.segment == copy[i].segment && now.offset == copy[i].offset);
+            CHECK(now.place.segment == copy[i].place.segment &&
+                  now.place.offset == copy[i].place.offset);
         }
         CHECK_U64(copies_count(d), 0);
         copies_reopen(&d, way);

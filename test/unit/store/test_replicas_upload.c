@@ -239,7 +239,8 @@ copied_in_parts(void *arg)
         CHECK(memcmp(&again.version, &entry.version, sizeof entry.version) == 0);
         CHECK(memcmp(&again.content, &entry.content, sizeof entry.content) == 0);
         CHECK((again.flags & ENTRY_PARTS) != 0 &&
-              (again.segment != entry.segment || again.offset != entry.offset));
+              (again.place.segment != entry.place.segment ||
+               again.place.offset != entry.place.offset));
         CHECK(world_get(d, "key", copies_data, whole(), 0, whole()) == ERR_OK);
         CHECK(store_replica_list(d, 7, SPAN(""), NULL, 10, a, &begun, &n, &more, &eb) ==
                   ERR_OK &&

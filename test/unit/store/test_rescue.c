@@ -63,8 +63,8 @@ each_kind(void *arg)
     CHECK(h.count + h.notes + h.mended == 0 && r.after.objects == 4);
 
     /* Headers of bodies come back from the records, metadata and all. */
-    world_flip_at(world_file("native/body-000002.tar"), first.offset + 700);
-    world_flip_at(world_file("native/one-000003.tar"), own.offset + 700);
+    world_flip_at(world_file("native/body-000002.tar"), first.place.offset + 700);
+    world_flip_at(world_file("native/one-000003.tar"), own.place.offset + 700);
     h = check(&c);
     CHECK(c.faults > 0);
     h = repair(false, &r);
@@ -141,7 +141,7 @@ one_of_a_batch(void *arg)
     CHECK(store_lookup(d, &k, &entry, &eb) == ERR_OK);
     store_close(&d);
 
-    world_flip_at(world_file("native/log-000001.tar"), entry.offset + 1024 + 1500);
+    world_flip_at(world_file("native/log-000001.tar"), entry.place.offset + 1024 + 1500);
     CHECK(store_rebuild(world_path, &o, &rebuilt, &eb) == ERR_OK);
     CHECK(!rebuilt.wal_damaged); /* bytes are, no record is lost */
     CHECK_U64(rebuilt.objects, 21);
@@ -201,8 +201,10 @@ two_batches(void *arg)
     put_one(&m);
     store_close(&d);
 
-    world_flip_at(world_file("native/log-000001.tar"), entries[0].offset + 1024 + 1500);
-    world_flip_at(world_file("native/log-000001.tar"), entries[1].offset + 1024 + 1500);
+    world_flip_at(world_file("native/log-000001.tar"),
+                  entries[0].place.offset + 1024 + 1500);
+    world_flip_at(world_file("native/log-000001.tar"),
+                  entries[1].place.offset + 1024 + 1500);
     CHECK(store_rebuild(world_path, &o, &rebuilt, &eb) == ERR_OK);
     CHECK_U64(rebuilt.objects, 21);
     d = world_open(NULL);
@@ -270,13 +272,13 @@ flips_over_segments(void *arg)
 
         name_of(i, key);
         CHECK(world_put(d, key, data + i, BIG, &entries[i]) == ERR_OK);
-        CHECK(entries[i].segment < ARRAY_LEN(fds));
+        CHECK(entries[i].place.segment < ARRAY_LEN(fds));
     }
     store_close(&d);
     for (unsigned i = 0; i < OBJECTS; i++) {
-        snprintf(file, sizeof file, "native/body-%06u.tar", entries[i].segment);
-        if (fds[entries[i].segment] == 0)
-            fds[entries[i].segment] = world_file("%s", file);
+        snprintf(file, sizeof file, "native/body-%06u.tar", entries[i].place.segment);
+        if (fds[entries[i].place.segment] == 0)
+            fds[entries[i].place.segment] = world_file("%s", file);
     }
     for (unsigned round = 0; round < 10; round++) { /* 200 bits, in payload and sums */
         bool hit[OBJECTS] = {false};
@@ -288,24 +290,24 @@ flips_over_segments(void *arg)
 
             if (n % 5 == 4) /* in the header of the sums, which binds them */
                 at = (BIG + 511) / 512 * 512 + 512 + world_some(300);
-            bits[i] = (entries[i].offset + 4096 + at) * 8 + world_some(8);
-            world_flip(fds[entries[i].segment], bits[i]);
+            bits[i] = (entries[i].place.offset + 4096 + at) * 8 + world_some(8);
+            world_flip(fds[entries[i].place.segment], bits[i]);
             hit[i] = true;
         }
         hold_against(hit, "a bit");
         for (unsigned i = 0; i < OBJECTS; i++)
             if (hit[i])
-                world_flip(fds[entries[i].segment], bits[i]);
+                world_flip(fds[entries[i].place.segment], bits[i]);
     }
     for (unsigned n = 0; n < 5; n++) { /* blocks of two bodies change places */
         bool hit[OBJECTS] = {false};
         unsigned a = n * 3, b = n * 3 + 1;
-        off_t pa = (off_t)(entries[a].offset + 4096 + 16384 * world_some(18));
-        off_t pb = (off_t)(entries[b].offset + 4096 + 16384 * world_some(18));
+        off_t pa = (off_t)(entries[a].place.offset + 4096 + 16384 * world_some(18));
+        off_t pb = (off_t)(entries[b].place.offset + 4096 + 16384 * world_some(18));
 
         hit[a] = hit[b] = true;
         for (unsigned turn = 0; turn < 2; turn++) {
-            int fa = fds[entries[a].segment], fb = fds[entries[b].segment];
+            int fa = fds[entries[a].place.segment], fb = fds[entries[b].place.segment];
 
             CHECK(pread(fa, block[0], 16384, pa) == 16384);
             CHECK(pread(fb, block[1], 16384, pb) == 16384);
@@ -477,12 +479,13 @@ torn_body(void *arg)
     (void)arg;
     CHECK(world_put(d, "key", data, BIG, &old) == ERR_OK);
     CHECK(world_put(d, "key", data + 1, BIG, &young) == ERR_OK);
-    CHECK_U64(old.segment, young.segment);
+    CHECK_U64(old.place.segment, young.place.segment);
     store_close(&d);
-    snprintf(path, sizeof path, "%s/native/body-%06u.tar", world_path, young.segment);
+    snprintf(path, sizeof path, "%s/native/body-%06u.tar", world_path,
+             young.place.segment);
     fd = open(path, O_WRONLY | O_CLOEXEC);
     REQUIRE(fd >= 0);
-    CHECK(pwrite(fd, "torn", 4, (off_t)young.offset + 4096 + 70000) == 4);
+    CHECK(pwrite(fd, "torn", 4, (off_t)young.place.offset + 4096 + 70000) == 4);
     close(fd);
     remove_logs();
     snprintf(path, sizeof path, "%s/index/data.mdb", world_path);

@@ -152,7 +152,7 @@ repair(void *arg, const struct store_key *k, const struct entry *entry, struct e
     repairs++;
     memcpy(key, k->key.at, k->key.len);
     key[k->key.len] = '\0';
-    CHECK(entry->segment != 0);
+    CHECK(entry->place.segment != 0);
     return world_put(arg, key, body, entry->size, &now);
 }
 
@@ -173,10 +173,11 @@ finds_fiber(void *arg)
     CHECK_U64(s.pass.findings, 0);
     CHECK(s.pass.bytes > 5 * (uint64_t)BIG && s.count == 0);
 
-    flip_at("native", "log", m.small.segment, m.small.offset + 4096);
-    flip_at("native", "body", m.big.segment, m.big.offset + 4096 + 3 * 16384 + 9);
-    flip_at("native", "body", m.header.segment, m.header.offset + 700);
-    flip_at("cached", "body", m.cached.segment, m.cached.offset + 4096 + 5);
+    flip_at("native", "log", m.small.place.segment, m.small.place.offset + 4096);
+    flip_at("native", "body", m.big.place.segment,
+            m.big.place.offset + 4096 + 3 * 16384 + 9);
+    flip_at("native", "body", m.header.place.segment, m.header.place.offset + 700);
+    flip_at("cached", "body", m.cached.place.segment, m.cached.place.offset + 4096 + 5);
     s = scrub(d, a);
     CHECK_U64(s.pass.findings, 4);
     CHECK_U64(s.pass.repaired, 1);
@@ -257,7 +258,7 @@ on_point(enum point p)
         CHECK(store_write(w, body, SMALL, NULL) == ERR_OK);
         CHECK(store_part_commit(&w, &meta, NULL) == ERR_OK);
     }
-    flip_at("native", "log", old.entry.segment, old.entry.offset + 1500);
+    flip_at("native", "log", old.entry.place.segment, old.entry.place.offset + 1500);
 }
 
 /* Its old place is nobody's by then: what is there is no damage. */
@@ -295,7 +296,7 @@ restart_fiber(void *arg)
 
     (void)arg;
     fill(d, &m);
-    flip_at("native", "body", m.big.segment, m.big.offset + 4096 + 9);
+    flip_at("native", "body", m.big.place.segment, m.big.place.offset + 4096 + 9);
     CHECK(store_scrub_start(d, NULL) == ERR_OK);
     do {
         CHECK(rt_sleep_ms(5) == ERR_OK);

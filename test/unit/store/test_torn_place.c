@@ -35,12 +35,12 @@ reads_right(struct store *d, const char *key, const char *want)
 static void
 tear_header(const struct entry *entry)
 {
-    int fd = world_file("native/body-%06u.tar", (unsigned)entry->segment);
+    int fd = world_file("native/body-%06u.tar", (unsigned)entry->place.segment);
     char sector[512];
 
     memset(sector, 'x', sizeof sector);
     for (uint64_t at = 0; at < PAGE; at += 1024)
-        CHECK(pwrite(fd, sector, sizeof sector, (off_t)(entry->offset + at)) ==
+        CHECK(pwrite(fd, sector, sizeof sector, (off_t)(entry->place.offset + at)) ==
               (ssize_t)sizeof sector);
     close(fd);
 }
@@ -61,8 +61,8 @@ write_and_tear(struct bodies *b)
         snprintf(key, sizeof key, "k%u", i);
         CHECK(world_put(d, key, b->data[i], LARGE, &entries[i]) == ERR_OK);
     }
-    CHECK(entries[1].segment == entries[3].segment &&
-          entries[1].offset < entries[3].offset);
+    CHECK(entries[1].place.segment == entries[3].place.segment &&
+          entries[1].place.offset < entries[3].place.offset);
     store_close(&d);
     tear_header(&entries[1]);
 }
