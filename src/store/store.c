@@ -103,7 +103,7 @@ open_dirs(struct store *d, const char *path, struct errbuf *eb)
 /* ---- superblock ---- */
 
 static void
-on_segment(const char *name, void *arg)
+store_on_segment(const char *name, void *arg)
 {
     enum segment_kind kind;
     uint32_t id;
@@ -119,7 +119,7 @@ new_superblock(struct store *d, struct superblock *s, struct errbuf *eb)
     bool segments = false;
 
     for (unsigned c = 0; c < STORE_CLASSES_; c++) {
-        enum err rc = rt_dir_list(d->dir[c], on_segment, &segments, eb);
+        enum err rc = rt_dir_list(d->dir[c], store_on_segment, &segments, eb);
 
         if (rc != ERR_OK)
             return rc;
@@ -240,7 +240,7 @@ mark_on_owner(void *arg)
 }
 
 static enum err
-mark(struct store *d, uint32_t set, uint32_t clear, struct errbuf *eb)
+store_set_flags(struct store *d, uint32_t set, uint32_t clear, struct errbuf *eb)
 {
     struct mark_job j = {
         .disk = d, .set = set, .clear = clear, .eb = eb, .rc = ERR_CANCELLED};
@@ -252,24 +252,25 @@ mark(struct store *d, uint32_t set, uint32_t clear, struct errbuf *eb)
 enum err
 store_mark_removed(struct store *d, struct errbuf *eb)
 {
-    return mark(d, SUPERBLOCK_REMOVED, 0, eb);
+    return store_set_flags(d, SUPERBLOCK_REMOVED, 0, eb);
 }
 
 enum err
 store_mark_state(struct store *d, bool holds, struct errbuf *eb)
 {
-    return mark(d, holds ? SUPERBLOCK_NODE_STATE : 0, holds ? 0 : SUPERBLOCK_NODE_STATE,
-                eb);
+    return store_set_flags(d, holds ? SUPERBLOCK_NODE_STATE : 0,
+                           holds ? 0 : SUPERBLOCK_NODE_STATE, eb);
 }
 
 /* ---- open ---- */
 
-static struct store *
-store_new(const struct store_options *o)
+struct store *
+store_new(const struct store_options *o, bool read_only)
 {
     struct store *d = xcalloc(1, sizeof *d);
 
     d->o = *o;
+    d->read_only = read_only;
     d->ids = o->ids != NULL ? o->ids : &d->own_ids;
     if (d->o.segment_bytes == 0)
         d->o.segment_bytes = GIB(1);
@@ -294,13 +295,12 @@ store_new(const struct store_options *o)
         o->block_cache != NULL ? o->block_cache : block_cache_new(o->block_cache_bytes);
     d->segments = segments_new();
     d->wals = wals_new();
-    d->wals->on_garbage = puncher_on_garbage;
+    d->wals->on_garbage = read_only ? NULL : puncher_on_garbage;
     d->recovery = xcalloc(1, sizeof *d->recovery);
     return d;
 }
 
-/* Undoes whatever of store_new() and open_on_owner() was done. */
-static void
+void
 store_free(struct store **dp)
 {
     struct store *d = *dp;
@@ -416,7 +416,7 @@ try_open(const char *path, const struct store_options *o, bool again,
     enum err rc;
 
     *out = NULL;
-    j.disk = store_new(o);
+    j.disk = store_new(o, false);
     j.disk->health = health_new(path, &o->limits);
     j.disk->again = again;
     j.disk->former_epoch = again ? first->former_epoch : 0;

@@ -35,7 +35,7 @@ struct store {
     bool open;           /* owner: takes changes */
 
     /* What the sub-rooms own. Pointers are set in store_open(). */
-    struct health *health; /* NULL: the check's */
+    struct health *health; /* NULL while read_only, as space and prealloc */
 
     struct memtable *memtable;
     struct index *index;
@@ -43,7 +43,7 @@ struct store {
     struct key_filter *key_filter; /* owner; keys that memtable and index may hold */
 
     struct segments *segments;
-    struct space *space; /* NULL: the check's */
+    struct space *space;
     struct block_cache *block_cache;
     struct readings *readings;
     struct access_freq *access_freq;
@@ -52,15 +52,20 @@ struct store {
     struct prepared *prepared;
     struct committer *committer[STORE_CLASSES_];
     struct flusher *flusher;
-    struct prealloc *prealloc; /* NULL: the check's */
+    struct prealloc *prealloc;
 
-    struct compactor *compactor; /* NULL: the check's */
+    struct compactor *compactor;
     struct puncher *puncher;
     struct evictor *evictor;
 
     struct recovery *recovery;
     struct scrub *scrub;
 };
+
+/* store.c: a store with everything that its sub-rooms own, and no folders yet: store_open() opens those, and so does the
+ * check, by itself and read only. Undone by store_free(), whatever was opened of it. */
+struct store *store_new(const struct store_options *o, bool read_only);
+void store_free(struct store **dp); /* NULL is fine */
 
 /* Runs fn(arg) on the owner loop: directly when this is it. May switch. */
 enum err on_owner_loop(struct store *d, fiber_fn *fn, void *arg) MUST_CHECK;

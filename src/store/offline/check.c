@@ -129,20 +129,8 @@ struct check *
 check_new(void)
 {
     struct check *k = xcalloc(1, sizeof *k);
-    struct store *d = xcalloc(1, sizeof *d);
 
-    k->disk = d;
-    d->read_only = true;
-    d->ids = &d->own_ids;
-    d->o.memtable_bytes = MIB(64);
-    d->o.owner_loop = rt_loop_index();
-    d->memtable = memtable_new();
-    d->usage = usage_new();
-    d->prepared = prepared_new();
-    d->readings = readings_new();
-    d->segments = segments_new();
-    d->wals = wals_new();
-    d->recovery = xcalloc(1, sizeof *d->recovery);
+    k->disk = store_new(&(struct store_options){.owner_loop = rt_loop_index()}, true);
     return k;
 }
 
@@ -160,26 +148,13 @@ void
 check_free(struct check **kp)
 {
     struct check *k = *kp;
-    struct store *d = k->disk;
 
     *kp = NULL;
     check_repair_fini(&k->repair);
     index_close(&k->real);
-    index_close(&d->index);
+    index_close(&k->disk->index);
     remove_scratch(k);
-    wals_free(&d->wals);
-    segments_free(&d->segments);
-    memtable_free(&d->memtable);
-    usage_free(&d->usage);
-    prepared_free(&d->prepared);
-    readings_free(&d->readings);
-    for (unsigned c = 0; c < STORE_CLASSES_; c++)
-        rt_dir_close(&d->dir[c]);
-    rt_dir_close(&d->state);
-    rt_dir_close(&d->root);
-    rt_file_close(&d->superblock); /* the lock goes last */
-    free(d->recovery);
-    free(d);
+    store_free(&k->disk);
     free(k->chains);
     free(k->dropped);
     free(k);

@@ -32,7 +32,7 @@ is_small_and_plain(const struct entry *entry)
 }
 
 static void
-on_read(struct rt_async_read *reading, int64_t result)
+async_on_read(struct rt_async_read *reading, int64_t result)
 {
     struct store_async_read *o = CONTAINER_OF(reading, struct store_async_read, reading);
     uint64_t skip = o->entry.place.offset - o->from,
@@ -65,7 +65,7 @@ begin_reading(struct store_async_read *o)
     end = align_up(o->entry.place.offset + read_first_look(o->log, &o->entry, true),
                    STORE_ALIGN);
     o->len = end - o->from;
-    o->reading.on_read = on_read;
+    o->reading.on_read = async_on_read;
     if (iobuf_get_pinned((uint32_t)o->len, &o->buf) != ERR_OK)
         return false;
     o->reading.prefetch_span =
@@ -77,7 +77,7 @@ begin_reading(struct store_async_read *o)
 
 /* True: the entry is there, or *want is a page that is to come first. */
 static bool
-find(struct store_async_read *o, struct index_want *want)
+async_read_find(struct store_async_read *o, struct index_want *want)
 {
     struct store *d = o->disk;
     enum err rc;
@@ -106,7 +106,7 @@ go_on(struct store_async_read *o)
 {
     struct index_want want;
 
-    if (!find(o, &want))
+    if (!async_read_find(o, &want))
         return false;
     if (!want.known)
         return begin_reading(o);

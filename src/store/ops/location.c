@@ -15,8 +15,8 @@
 
 /* Of a pinned segment, or of a body's own, which is opened by name. */
 static enum err
-read_header(struct store *d, const struct entry *entry, struct store_location *out,
-            struct errbuf *eb)
+location_read_header(struct store *d, const struct entry *entry,
+                     struct store_location *out, struct errbuf *eb)
 {
     enum store_class class =
         (entry->flags & ENTRY_CACHED) != 0 ? STORE_CACHED : STORE_NATIVE;
@@ -52,7 +52,7 @@ store_location(struct store *d, const struct entry *entry, struct store_location
     *out = (struct store_location){.segment = entry->place.segment,
                                    .offset = entry->place.offset};
     if (rc == ERR_OK)
-        rc = read_header(d, entry, out, eb);
+        rc = location_read_header(d, entry, out, eb);
     if (rc == ERR_OK)
         rc = index_segment(d->index, class, entry->place.segment, &seen, eb);
     if (rc == ERR_NOT_FOUND) /* it came just now: the index has not heard of it */

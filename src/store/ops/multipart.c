@@ -17,9 +17,9 @@
 #include <stdlib.h>
 
 static enum err
-begin_upload(struct store *d, const struct store_key *k, enum store_class class,
-             const struct object_meta *meta, const struct upload_id *u, bool copy,
-             struct errbuf *eb)
+upload_begin_record(struct store *d, const struct store_key *k, enum store_class class,
+                    const struct object_meta *meta, const struct upload_id *u, bool copy,
+                    struct errbuf *eb)
 {
     struct object_meta stamped = *meta;
     struct commit c = {.kind = LOG_RECORD_UPLOAD_BEGIN,
@@ -42,7 +42,7 @@ store_upload_begin(struct store *d, const struct store_key *k, enum store_class 
                    struct errbuf *eb)
 {
     out->id = content_mint(d);
-    return begin_upload(d, k, class, meta, out, false, eb);
+    return upload_begin_record(d, k, class, meta, out, false, eb);
 }
 
 static enum err
@@ -55,7 +55,9 @@ begin_upload_as(struct store *d, const struct store_key *k,
 
     if (rc == ERR_OK)
         return err_set(eb, ERR_EXISTS, "the upload is here already");
-    return rc == ERR_NO_UPLOAD ? begin_upload(d, k, STORE_NATIVE, meta, u, copy, eb) : rc;
+    return rc == ERR_NO_UPLOAD
+               ? upload_begin_record(d, k, STORE_NATIVE, meta, u, copy, eb)
+               : rc;
 }
 
 enum err
@@ -84,9 +86,9 @@ upload_of(struct store *d, const struct store_key *k, const struct upload_id *u,
 }
 
 static enum err
-begin_part(struct store *d, const struct store_key *k, const struct upload_id *u,
-           uint32_t number, uint64_t size, const struct content_id *content,
-           struct store_writer **out, struct errbuf *eb)
+upload_begin_part(struct store *d, const struct store_key *k, const struct upload_id *u,
+                  uint32_t number, uint64_t size, const struct content_id *content,
+                  struct store_writer **out, struct errbuf *eb)
 {
     struct upload_entry entry;
     enum err rc;
@@ -106,7 +108,7 @@ store_part_begin(struct store *d, const struct store_key *k, const struct upload
                  uint32_t number, uint64_t size, struct store_writer **out,
                  struct errbuf *eb)
 {
-    return begin_part(d, k, u, number, size, NULL, out, eb);
+    return upload_begin_part(d, k, u, number, size, NULL, out, eb);
 }
 
 enum err
@@ -114,7 +116,7 @@ store_part_begin_as(struct store *d, const struct store_key *k, const struct upl
                     uint32_t number, uint64_t size, const struct content_id *content,
                     struct store_writer **out, struct errbuf *eb)
 {
-    return begin_part(d, k, u, number, size, content, out, eb);
+    return upload_begin_part(d, k, u, number, size, content, out, eb);
 }
 
 enum err
@@ -318,8 +320,9 @@ done_before(struct store *d, const struct store_key *k, const struct upload_id *
 /* Both kinds of completing: *c has kind, key, content, condition, metadata. ERR_NO_UPLOAD: there is no such upload, or
  * no longer. */
 static enum err
-complete(struct store *d, const struct upload_id *u, const struct store_part *parts,
-         uint32_t count, struct commit *c, struct errbuf *eb)
+multipart_complete(struct store *d, const struct upload_id *u,
+                   const struct store_part *parts, uint32_t count, struct commit *c,
+                   struct errbuf *eb)
 {
     struct upload_entry entry;
     enum err rc = upload_of(d, c->key, u, &entry, eb);
@@ -359,7 +362,7 @@ store_replica_complete(struct store *d, const struct store_key *k,
                        .version = entry->version,
                        .born = entry->born};
 
-    return complete(d, u, parts, count, &c, eb);
+    return multipart_complete(d, u, parts, count, &c, eb);
 }
 
 enum err
@@ -389,7 +392,7 @@ store_upload_complete_as(struct store *d, const struct store_key *k,
                        .condition = cond,
                        .meta = meta,
                        .content = *content};
-    enum err rc = complete(d, u, parts, count, &c, eb);
+    enum err rc = multipart_complete(d, u, parts, count, &c, eb);
 
     if (rc == ERR_NO_UPLOAD)
         return done_before(d, k, u, out, eb);
@@ -418,7 +421,7 @@ store_upload_prepare(struct store *d, const struct store_key *k,
     struct commit c = {
         .kind = LOG_RECORD_PREPARE, .key = k, .meta = meta, .content = *content};
 
-    return complete(d, u, parts, count, &c, eb);
+    return multipart_complete(d, u, parts, count, &c, eb);
 }
 
 enum err

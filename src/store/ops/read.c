@@ -111,7 +111,7 @@ reader_relookup(struct store_reader *r, enum err rc, uint64_t block, struct errb
 /* ---- metadata ---- */
 
 static enum err
-check_key(const struct log_record *m, uint64_t bucket, struct span key)
+reader_check_key(const struct log_record *m, uint64_t bucket, struct span key)
 {
     return m->bucket == bucket && span_eq(m->key, key) ? ERR_OK : ERR_CORRUPT;
 }
@@ -151,7 +151,7 @@ body_meta(struct store *d, const struct store_key *k, const struct entry *entry,
     if (rc == ERR_OK)
         rc = load_body_head(read_file_of(&f), entry, false, &l, eb);
     if (rc == ERR_OK)
-        rc = check_key(&l.m, k->bucket, k->key);
+        rc = reader_check_key(&l.m, k->bucket, k->key);
     if (rc == ERR_OK && l.m.meta_behind) {
         loaded_fini(&l);
         rc = load_body_head(read_file_of(&f), entry, true, &l, eb);
@@ -181,7 +181,7 @@ meta_of(struct store *d, const struct store_key *k, const struct entry *entry,
     rc = read_log_record_quiet(d, &at, false, &l, eb);
     if (rc != ERR_OK)
         return rc;
-    rc = check_key(&l.m, k->bucket, k->key);
+    rc = reader_check_key(&l.m, k->bucket, k->key);
     if (rc == ERR_OK)
         rc = log_record_meta(&l.m, a, true, out, eb);
     loaded_fini(&l);
@@ -230,9 +230,9 @@ open_entry(struct store_reader *r, struct errbuf *eb)
 }
 
 static enum err
-begin(struct store *d, const struct store_key *k, const struct entry *entry,
-      uint64_t offset, uint64_t len, struct store_reader *whole,
-      struct store_reader **out, struct errbuf *eb)
+reader_begin(struct store *d, const struct store_key *k, const struct entry *entry,
+             uint64_t offset, uint64_t len, struct store_reader *whole,
+             struct store_reader **out, struct errbuf *eb)
 {
     struct store_reader *r;
     enum err rc = ERR_OK;
@@ -270,7 +270,7 @@ store_read_begin(struct store *d, const struct store_key *k, const struct entry 
                  uint64_t offset, uint64_t len, struct store_reader **out,
                  struct errbuf *eb)
 {
-    return begin(d, k, entry, offset, len, NULL, out, eb);
+    return reader_begin(d, k, entry, offset, len, NULL, out, eb);
 }
 
 static void reader_stop_readahead(struct store_reader *r);
@@ -306,8 +306,8 @@ store_read_end(struct store_reader **rp)
 }
 
 static void
-give(struct store_reader *r, const char *at, uint64_t at_offset, uint64_t len,
-     struct span *piece)
+reader_give(struct store_reader *r, const char *at, uint64_t at_offset, uint64_t len,
+            struct span *piece)
 {
     uint64_t n = MIN(r->end, at_offset + len) - r->pos;
 
@@ -325,8 +325,9 @@ reader_next_of_record(struct store_reader *r, struct span *piece, struct errbuf 
         bool wanted = block_cache_wants(r->disk->block_cache, id, 0);
 
         rc = read_log_record_quiet(r->disk, &r->entry, true, &r->record, eb);
-        if (rc == ERR_OK && (r->record.m.payload != r->entry.size ||
-                             check_key(&r->record.m, r->bucket, key_of(r)) != ERR_OK)) {
+        if (rc == ERR_OK &&
+            (r->record.m.payload != r->entry.size ||
+             reader_check_key(&r->record.m, r->bucket, key_of(r)) != ERR_OK)) {
             loaded_fini(&r->record);
             rc = ERR_CORRUPT;
         }
@@ -341,7 +342,7 @@ reader_next_of_record(struct store_reader *r, struct span *piece, struct errbuf 
             block_cache_add(r->disk->block_cache, id, 0, r->record.m.body.at,
                             (uint32_t)r->record.m.payload);
     }
-    give(r, r->record.m.body.at, 0, r->entry.size, piece);
+    reader_give(r, r->record.m.body.at, 0, r->entry.size, piece);
     return ERR_OK;
 }
 
@@ -438,7 +439,7 @@ load_blocks(struct store_reader *r, uint64_t from, uint64_t len, struct deadline
 
 /* The body has another place now. */
 static enum err
-reopen(struct store_reader *r, struct errbuf *eb)
+reader_reopen(struct store_reader *r, struct errbuf *eb)
 {
     reader_stop_readahead(r);
     sums_fini(&r->sums);
@@ -466,14 +467,14 @@ next_of_body(struct store_reader *r, struct deadline by, struct span *piece,
         rc = reader_relookup(r, rc, bad, eb);
         if (rc != ERR_OK)
             return rc;
-        rc = reopen(r, eb);
+        rc = reader_reopen(r, eb);
         if (rc == ERR_OK)
             rc = load_blocks(r, from, to - from, by, &at, &bad, eb);
     }
     if (wanted)
         block_cache_add(r->disk->block_cache, &r->entry.content, number, at,
                         (uint32_t)(to - from));
-    give(r, at, from, to - from, piece);
+    reader_give(r, at, from, to - from, piece);
     reader_start_readahead(r);
     return ERR_OK;
 }
@@ -508,8 +509,8 @@ open_part(struct store_reader *r, struct errbuf *eb)
                            .size = e->size,
                            .place.segment = e->segment,
                            .place.offset = e->offset};
-    return begin(r->disk, &k, &entry, r->pos - e->at,
-                 MIN(r->end, e->at + e->size) - r->pos, r, &r->part, eb);
+    return reader_begin(r->disk, &k, &entry, r->pos - e->at,
+                        MIN(r->end, e->at + e->size) - r->pos, r, &r->part, eb);
 }
 
 static enum err
@@ -545,7 +546,7 @@ store_read_next(struct store_reader *r, struct deadline by, struct span *piece,
         return next_of_parts(r, by, piece, eb);
     if (!r->loaded &&
         block_cache_get(r->disk->block_cache, &r->entry.content, number, &r->pin)) {
-        give(r, r->pin.at, number * BLOCK_CACHE_PIECE, r->pin.len, piece);
+        reader_give(r, r->pin.at, number * BLOCK_CACHE_PIECE, r->pin.len, piece);
         return ERR_OK;
     }
     return (r->entry.flags & ENTRY_INLINE) != 0 ? reader_next_of_record(r, piece, eb)
@@ -571,7 +572,7 @@ store_read_more(struct store_reader *r, struct span *pieces, unsigned max)
                                          r->pos / BLOCK_CACHE_PIECE, r->more,
                                          (unsigned)MIN(left, MIN(max, STORE_READ_MORE)));
     for (; n < r->more_count; n++)
-        give(r, r->more[n].at, r->pos, r->more[n].len, &pieces[n]);
+        reader_give(r, r->more[n].at, r->pos, r->more[n].len, &pieces[n]);
     return n;
 }
 
@@ -600,7 +601,7 @@ store_revalidated_keep(struct store *d, const struct store_key *k,
 }
 
 static void
-hold(struct store_pinned *held, const struct block_cache_pin *pin)
+reader_hold(struct store_pinned *held, const struct block_cache_pin *pin)
 {
     held->pieces[held->count] = (struct span){pin->at, pin->len};
     held->entries[held->count++] = pin->entry;
@@ -627,11 +628,11 @@ store_revalidated_begin(struct store *d, const struct store_revalidated *a,
     out->block_cache = d->block_cache;
     out->count = 0;
     out->front = pin.front;
-    hold(out, &pin);
+    reader_hold(out, &pin);
     if (behind > 0)
         got = block_cache_get_more(d->block_cache, &a->content, 1, more, behind);
     for (unsigned i = 0; i < got; i++)
-        hold(out, &more[i]);
+        reader_hold(out, &more[i]);
     if (got == behind)
         return true;
     store_revalidated_end(out);

@@ -42,7 +42,8 @@ store_condition_check(const struct store_condition *c, const struct entry *entry
 }
 
 static enum err
-submit(struct store *d, struct commit *c, const struct version *as, struct errbuf *eb)
+version_submit(struct store *d, struct commit *c, const struct version *as,
+               struct errbuf *eb)
 {
     if (as != NULL)
         c->version = *as;
@@ -60,7 +61,7 @@ store_version_delete(struct store *d, const struct store_key *k,
                        .key = k,
                        .condition = condition,
                        .of.version = {.which = born, .stamped = &stamped}};
-    enum err rc = submit(d, &c, as, eb);
+    enum err rc = version_submit(d, &c, as, eb);
 
     if (rc == ERR_OK && was != NULL)
         *was = c.of.version.was;
@@ -84,10 +85,10 @@ store_version_list(struct store *d, uint64_t bucket, struct span after_key,
 }
 
 static enum err
-mark(struct store *d, struct commit *c, const struct version *as, struct entry *marker,
-     struct errbuf *eb)
+version_mark(struct store *d, struct commit *c, const struct version *as,
+             struct entry *marker, struct errbuf *eb)
 {
-    enum err rc = submit(d, c, as, eb);
+    enum err rc = version_submit(d, c, as, eb);
 
     if (rc == ERR_OK && marker != NULL)
         *marker = c->entry;
@@ -109,7 +110,7 @@ store_delete_mark(struct store *d, const struct store_key *k,
         stamp.mtime_ms = marker->mtime_ms;
         c.born = marker->born;
     }
-    return mark(d, &c, as, marker, eb);
+    return version_mark(d, &c, as, marker, eb);
 }
 
 enum err
@@ -127,7 +128,7 @@ store_set_meta(struct store *d, const struct store_key *k, const struct version 
     enum err rc = meta_check(meta, eb);
 
     if (rc == ERR_OK)
-        rc = submit(d, &c, as, eb);
+        rc = version_submit(d, &c, as, eb);
     if (rc == ERR_OK && out != NULL)
         *out = c.entry;
     return rc;

@@ -64,7 +64,7 @@ struct store_writer {
 };
 
 static struct log_record
-head_of(const struct store_writer *w)
+writer_head_of(const struct store_writer *w)
 {
     return (struct log_record){.bucket = w->key.bucket,
                                .immutable_name = w->key.immutable_name,
@@ -75,9 +75,9 @@ head_of(const struct store_writer *w)
 }
 
 static enum err
-reserve(struct store_writer *w, struct errbuf *eb)
+writer_reserve(struct store_writer *w, struct errbuf *eb)
 {
-    struct log_record head = head_of(w);
+    struct log_record head = writer_head_of(w);
 
     return body_reserve(w->disk, w->class, &head, w->size, &w->body, eb);
 }
@@ -157,7 +157,7 @@ writer_begin_as(struct store *d, const struct store_key *k, enum store_class cla
     buf_init(&w->sums, 4 * block_count(BODY_MAX) + 4);
     rc = begin_buffer(w, eb);
     if (rc == ERR_OK && size > STORE_INLINE_MAX && size != STORE_SIZE_UNKNOWN)
-        rc = reserve(w, eb);
+        rc = writer_reserve(w, eb);
     if (rc != ERR_OK) {
         free_writer(w);
         return rc;
@@ -289,7 +289,7 @@ begin_early(struct store_writer *w)
 
 /* Nobody writes any of it afterwards. What became of it. */
 static enum err
-end_early(struct store_writer *w, struct errbuf *eb)
+writer_end_early(struct store_writer *w, struct errbuf *eb)
 {
     struct early *e = w->early;
     struct rt_waiter waits;
@@ -313,12 +313,12 @@ give_up_early(struct store_writer *w)
 {
     if (w->early != NULL)
         w->early->given_up = true;
-    (void)end_early(w, NULL);
+    (void)writer_end_early(w, NULL);
 }
 
 /* Up to `end` the buffer is on the disk, or the writer is broken. */
 static enum err
-write_out(struct store_writer *w, uint32_t end, struct errbuf *eb)
+writer_write_out(struct store_writer *w, uint32_t end, struct errbuf *eb)
 {
     uint32_t from = w->gone;
     enum err rc = ERR_OK, early;
@@ -327,7 +327,7 @@ write_out(struct store_writer *w, uint32_t end, struct errbuf *eb)
         w->gone = end;
         rc = body_write(&w->body, w->buf_at + from, w->buf, from, end - from, eb);
     }
-    early = end_early(w, rc == ERR_OK ? eb : NULL);
+    early = writer_end_early(w, rc == ERR_OK ? eb : NULL);
     rc = rc == ERR_OK ? early : rc;
     w->broken |= rc != ERR_OK;
     return rc;
@@ -335,15 +335,15 @@ write_out(struct store_writer *w, uint32_t end, struct errbuf *eb)
 
 /* The full buffer goes to the disk. It keeps its bytes until they are there: store_write_peek() relies on it. */
 static enum err
-spill(struct store_writer *w, struct errbuf *eb)
+writer_spill(struct store_writer *w, struct errbuf *eb)
 {
     enum err rc = ERR_OK;
 
     if (w->body.segment == NULL)
-        rc = reserve(w, eb);
+        rc = writer_reserve(w, eb);
     w->broken |= rc != ERR_OK;
     if (rc == ERR_OK)
-        rc = write_out(w, w->buf_len, eb);
+        rc = writer_write_out(w, w->buf_len, eb);
     if (rc != ERR_OK)
         return rc;
     if (w->buf_len > w->buf_summed)
@@ -359,7 +359,7 @@ write_rest(struct store_writer *w, struct errbuf *eb)
 {
     if (w->body.segment == NULL)
         return ERR_OK;
-    return write_out(w, (uint32_t)align_down(w->buf_len, STORE_ALIGN), eb);
+    return writer_write_out(w, (uint32_t)align_down(w->buf_len, STORE_ALIGN), eb);
 }
 
 static enum err
@@ -390,7 +390,7 @@ store_write(struct store_writer *w, const void *data, size_t len, struct errbuf 
 
         /* Only when more comes: a body that just fills the buffer may still go to the log. */
         if (w->buf_len == w->buf->room) {
-            rc = spill(w, eb);
+            rc = writer_spill(w, eb);
             if (rc != ERR_OK)
                 return rc;
         }
@@ -441,7 +441,7 @@ store_write_zero_copy(struct store_writer *w, struct span body)
 
 /* What is in memory. */
 static const char *
-held(const struct store_writer *w)
+writer_held(const struct store_writer *w)
 {
     return w->zero_copy != NULL ? w->zero_copy : w->buf->at;
 }
@@ -455,7 +455,7 @@ store_write_flush(struct store_writer *w, struct errbuf *eb)
     if (still_fits(w) == 0)
         return write_rest(w, eb);
     assert(w->buf_len == w->buf->room);
-    return spill(w, eb);
+    return writer_spill(w, eb);
 }
 
 /* ---- peeking ---- */
@@ -519,7 +519,7 @@ peek_here(void *arg)
         return;
     }
     p->n = MIN(p->len, (size_t)(store_written(w) - p->offset));
-    memcpy(p->buf, held(w) + (p->offset - w->buf_at), p->n);
+    memcpy(p->buf, writer_held(w) + (p->offset - w->buf_at), p->n);
 }
 
 enum err
@@ -608,8 +608,8 @@ writer_submit(struct store_writer **wp, const struct object_meta *meta, struct c
             c->place = body_place(&w->body);
     } else if (rc == ERR_OK) {
         if (w->zero_copy == NULL)
-            block_sums_put(w->seed, 0, held(w), w->buf_len, w->small_sums);
-        c->payload = (struct span){held(w), w->buf_len};
+            block_sums_put(w->seed, 0, writer_held(w), w->buf_len, w->small_sums);
+        c->payload = (struct span){writer_held(w), w->buf_len};
         c->block_sums = (struct span){w->small_sums, 4 * block_count(w->buf_len)};
     }
     if (rc == ERR_OK) {

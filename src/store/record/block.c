@@ -4,7 +4,7 @@
 #include "store/record/format.h"
 
 static void
-put_be(unsigned char *out, uint64_t v, unsigned bytes)
+block_put_be(unsigned char *out, uint64_t v, unsigned bytes)
 {
     for (unsigned i = bytes; i-- > 0; v >>= 8)
         out[i] = (unsigned char)v;
@@ -16,7 +16,7 @@ block_seed(uint32_t cluster_sum, const struct content_id *id, uint32_t slice)
     unsigned char rest[sizeof id->bytes + 4];
 
     memcpy(rest, id->bytes, sizeof id->bytes);
-    put_be(rest + sizeof id->bytes, slice, 4);
+    block_put_be(rest + sizeof id->bytes, slice, 4);
     return hash_crc32c(cluster_sum, rest, sizeof rest);
 }
 
@@ -25,7 +25,7 @@ block_sum(uint32_t seed, uint64_t number, const void *bytes, uint32_t len)
 {
     unsigned char be[8];
 
-    put_be(be, number, 8);
+    block_put_be(be, number, 8);
     return hash_crc32c(hash_crc32c(seed, be, sizeof be), bytes, len);
 }
 
@@ -33,10 +33,10 @@ void
 block_sums_put(uint32_t seed, uint64_t number, const void *bytes, uint64_t len, char *out)
 {
     for (uint64_t at = 0; at < len; at += BLOCK_BYTES, number++, out += 4)
-        put_be((unsigned char *)out,
-               block_sum(seed, number, (const char *)bytes + at,
-                         block_len(len, at / BLOCK_BYTES)),
-               4);
+        block_put_be((unsigned char *)out,
+                     block_sum(seed, number, (const char *)bytes + at,
+                               block_len(len, at / BLOCK_BYTES)),
+                     4);
 }
 
 enum err
@@ -46,10 +46,10 @@ block_check(uint32_t seed, uint64_t number, const void *bytes, uint64_t len,
     for (uint64_t at = 0; at < len; at += BLOCK_BYTES, number++, sums += 4) {
         unsigned char want[4];
 
-        put_be(want,
-               block_sum(seed, number, (const char *)bytes + at,
-                         block_len(len, at / BLOCK_BYTES)),
-               4);
+        block_put_be(want,
+                     block_sum(seed, number, (const char *)bytes + at,
+                               block_len(len, at / BLOCK_BYTES)),
+                     4);
         if (memcmp(want, sums, sizeof want) != 0) {
             *bad = number;
             return ERR_CORRUPT;

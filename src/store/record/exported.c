@@ -22,7 +22,7 @@ exported_is_safe(struct span bucket, struct span key)
 }
 
 static void
-put_version(const struct version *v, uint8_t out[16])
+exported_put_version(const struct version *v, uint8_t out[16])
 {
     for (unsigned i = 0; i < 8; i++) {
         out[i] = (uint8_t)(v->epoch >> (56 - 8 * i));
@@ -51,7 +51,7 @@ exported_path(const struct exported *e, bool aside, char out[EXPORTED_PATH_ROOM]
     uint8_t id[16];
 
     if (e->what == EXPORTED_MARKER || (e->what == EXPORTED_VERSION && e->older)) {
-        put_version(&e->born, id);
+        exported_put_version(&e->born, id);
         return path_of_id(EXPORTED_OLDER, id, 0, out);
     }
     if (e->what == EXPORTED_UPLOAD || e->what == EXPORTED_PART)
@@ -83,7 +83,7 @@ exported_as_object(struct exported *e)
 
 /* What makes it another thing than an object. Fields ascend. */
 static void
-put_what(struct record_writer *w, const struct exported *e)
+exported_put_what(struct record_writer *w, const struct exported *e)
 {
     uint8_t born[16];
 
@@ -94,7 +94,7 @@ put_what(struct record_writer *w, const struct exported *e)
     if (e->what == EXPORTED_PART)
         record_put_u64(w, FIELD_PART, e->part);
     if (e->what == EXPORTED_VERSION || e->what == EXPORTED_MARKER) {
-        put_version(&e->born, born);
+        exported_put_version(&e->born, born);
         record_put_span(w, FIELD_BORN, (struct span){(const char *)born, sizeof born});
     }
     if (e->what == EXPORTED_MARKER)
@@ -117,7 +117,7 @@ exported_put_record(struct buf *out, const struct exported *e)
                     (struct span){(const char *)e->content.bytes, sizeof e->content});
     record_put_u64(&w, FIELD_SIZE, e->size);
     record_put_span(&w, FIELD_PAYLOAD_SUM, (struct span){sum, sizeof sum});
-    put_what(&w, e);
+    exported_put_what(&w, e);
     meta_put(&w, &e->meta);
     record_end(&w);
 }
@@ -142,7 +142,7 @@ exported_put_head(struct buf *out, const struct exported *e, bool aside)
 
 /* The fields that are not metadata. */
 static bool
-take_field(struct exported *e, uint8_t field, struct span value)
+exported_take_field(struct exported *e, uint8_t field, struct span value)
 {
     struct cursor c = cursor_of(value.at, value.len);
 
@@ -244,7 +244,7 @@ exported_read(struct span bytes, struct arena *a, struct exported *out, struct e
                        r.version, EXPORTED_RECORD, EXPORTED_NEWEST);
     m.record = (struct span){bytes.at, r.len};
     while (record_next(&r, &field, &value))
-        if (!take_field(out, field, value) ||
+        if (!exported_take_field(out, field, value) ||
             (r.version == EXPORTED_NEWEST && !take_what(out, field, value)))
             return err_set(eb, ERR_CORRUPT, "field %u of an exported object is malformed",
                            field);

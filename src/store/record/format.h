@@ -23,6 +23,13 @@
 
 enum segment_kind { SEGMENT_LOG, SEGMENT_BODIES, SEGMENT_ONE };
 
+/* The low `bytes` bytes of the number, the highest first. */
+static inline void
+format_put_be(char *out, uint64_t value, unsigned bytes)
+{
+    for (unsigned i = bytes; i-- > 0; value >>= 8)
+        out[i] = (char)value;
+}
 static inline bool
 content_eq(const struct content_id *a, const struct content_id *b)
 {

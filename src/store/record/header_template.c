@@ -120,8 +120,8 @@ is_alike(const struct header_template *s, const struct log_record *m)
 /* ---- filling in ---- */
 
 static void
-put_number(char *out, const struct header_template *s, enum log_record_field field,
-           uint64_t v)
+template_put_number(char *out, const struct header_template *s,
+                    enum log_record_field field, uint64_t v)
 {
     const struct at *f = &s->fields[field];
 
@@ -130,8 +130,9 @@ put_number(char *out, const struct header_template *s, enum log_record_field fie
 }
 
 static void
-put_bytes(char *out, const struct header_template *s, enum log_record_field field,
-          size_t from, const void *bytes, size_t len)
+template_put_bytes(char *out, const struct header_template *s,
+                   enum log_record_field field, size_t from, const void *bytes,
+                   size_t len)
 {
     assert(from + len == s->fields[field].len);
     if (len > 0)
@@ -139,45 +140,43 @@ put_bytes(char *out, const struct header_template *s, enum log_record_field fiel
 }
 
 static void
-put_be(char *out, uint64_t v, unsigned bytes)
-{
-    for (unsigned i = bytes; i-- > 0; v >>= 8)
-        out[i] = (char)v;
-}
-
-static void
-put_fields(char *out, const struct header_template *s, const struct log_record *m)
+template_put_fields(char *out, const struct header_template *s,
+                    const struct log_record *m)
 {
     const struct object_meta *meta = m->meta;
     char version[16];
 
-    put_be(version, m->version.epoch, 8);
-    put_be(version + 8, m->version.counter, 8);
-    put_number(out, s, FIELD_OFFSET, m->offset);
-    put_number(out, s, FIELD_BATCH, m->batch);
-    put_number(out, s, FIELD_UNSYNCED, m->unsynced);
-    put_bytes(out, s, FIELD_KEY, 0, m->key.at, m->key.len);
-    put_bytes(out, s, FIELD_CONTENT, 0, m->content.bytes, sizeof m->content.bytes);
-    put_bytes(out, s, FIELD_VERSION, 0, version, sizeof version);
-    put_bytes(out, s, FIELD_BLOCK_SUMS, 0, m->block_sums.at, m->block_sums.len);
-    put_number(out, s, FIELD_MTIME, (uint64_t)meta->mtime_ms);
-    put_bytes(out, s, FIELD_MD5, 0, meta->md5, sizeof meta->md5);
+    format_put_be(version, m->version.epoch, 8);
+    format_put_be(version + 8, m->version.counter, 8);
+    template_put_number(out, s, FIELD_OFFSET, m->offset);
+    template_put_number(out, s, FIELD_BATCH, m->batch);
+    template_put_number(out, s, FIELD_UNSYNCED, m->unsynced);
+    template_put_bytes(out, s, FIELD_KEY, 0, m->key.at, m->key.len);
+    template_put_bytes(out, s, FIELD_CONTENT, 0, m->content.bytes,
+                       sizeof m->content.bytes);
+    template_put_bytes(out, s, FIELD_VERSION, 0, version, sizeof version);
+    template_put_bytes(out, s, FIELD_BLOCK_SUMS, 0, m->block_sums.at, m->block_sums.len);
+    template_put_number(out, s, FIELD_MTIME, (uint64_t)meta->mtime_ms);
+    template_put_bytes(out, s, FIELD_MD5, 0, meta->md5, sizeof meta->md5);
     if (meta->checksum_algorithm != 0) /* algorithm and type stand in front */
-        put_bytes(out, s, FIELD_CHECKSUM, 2, meta->checksum.at, meta->checksum.len);
+        template_put_bytes(out, s, FIELD_CHECKSUM, 2, meta->checksum.at,
+                           meta->checksum.len);
 }
 
 static void
-put_sums(char *out, const struct header_template *s)
+template_put_sums(char *out, const struct header_template *s)
 {
     size_t at = s->record + s->record_len;
 
-    put_be(out + at - RECORD_SUM,
-           hash_crc32c(0, out + s->record, s->record_len - RECORD_SUM), RECORD_SUM);
-    put_be(out + at, log_record_head_sum(out, s->len, at), LOG_RECORD_HEAD_SUM);
+    format_put_be(out + at - RECORD_SUM,
+                  hash_crc32c(0, out + s->record, s->record_len - RECORD_SUM),
+                  RECORD_SUM);
+    format_put_be(out + at, log_record_head_sum(out, s->len, at), LOG_RECORD_HEAD_SUM);
 }
 
 static void
-entry_of(const struct header_template *s, const struct log_record *m, struct entry *entry)
+template_entry_of(const struct header_template *s, const struct log_record *m,
+                  struct entry *entry)
 {
     *entry = s->entry;
     entry->version = m->version;
@@ -202,8 +201,8 @@ same_entry(const struct entry *a, const struct entry *b)
 
 /* As it would be had it been encoded, and read back. */
 static void
-compare(enum store_class class, const struct log_record *m, const char *out,
-        const struct entry *entry)
+template_compare(enum store_class class, const struct log_record *m, const char *out,
+                 const struct entry *entry)
 {
     struct log_record encoded = *m, again;
     struct errbuf eb = {0};
@@ -231,14 +230,14 @@ header_templates_fill(struct header_templates *set, enum store_class class,
     if (s == NULL || s->len == 0 || !is_alike(s, m))
         return false;
     memcpy(out, s->head, s->len);
-    put_fields(out, s, m);
+    template_put_fields(out, s, m);
     tar_fill_head(out + s->len - TAR_BLOCK, s->of.immutable_name.len + 1, m->key,
                   m->meta->mtime_ms / 1000, s->rest);
-    put_sums(out, s);
+    template_put_sums(out, s);
     m->head_len = s->len;
-    entry_of(s, m, entry);
+    template_entry_of(s, m, entry);
 #ifdef FB_TEST_HOOKS
-    compare(class, m, out, entry);
+    template_compare(class, m, out, entry);
 #endif
     return true;
 }
@@ -279,8 +278,8 @@ names_itself(const struct log_record *m, const char *ustar)
 }
 
 static void
-take(struct header_template *s, const struct log_record *m, struct span head,
-     size_t record, const struct entry *entry)
+template_take(struct header_template *s, const struct log_record *m, struct span head,
+              size_t record, const struct entry *entry)
 {
     s->len = (uint16_t)head.len;
     memcpy(s->head, head.at, head.len);
@@ -317,5 +316,5 @@ header_templates_keep(struct header_templates *set, const struct log_record *m,
         s->texts = arena_new(1024, TEXTS_MOST);
     }
     if (s->misses++ % KEEP_EACH == 0)
-        take(s, m, head, (size_t)(m->record.at - head.at), entry);
+        template_take(s, m, head, (size_t)(m->record.at - head.at), entry);
 }

@@ -12,7 +12,7 @@
 static_assert(KEY_CODED_MAX <= 511, "the largest key of LMDB");
 
 static void
-put_be(unsigned char *out, uint64_t value, unsigned bytes)
+keys_put_be(unsigned char *out, uint64_t value, unsigned bytes)
 {
     for (unsigned i = 0; i < bytes; i++)
         out[i] = (unsigned char)(value >> (8 * (bytes - 1 - i)));
@@ -38,7 +38,7 @@ size_t
 key_code(uint32_t space, struct span part, unsigned char out[KEY_CODED_MAX])
 {
     assert(part.len <= KEY_LAYER_BYTES);
-    put_be(out, space, 4);
+    keys_put_be(out, space, 4);
     if (part.len > 0)
         memcpy(out + 4, part.at, part.len);
     return 4 + part.len;
@@ -75,8 +75,8 @@ key_version(struct span key, const struct version *born,
 {
     size_t n = key_upload_prefix(key, out);
 
-    put_be(out + n, ~born->epoch, 8);
-    put_be(out + n + 8, ~born->counter, 8);
+    keys_put_be(out + n, ~born->epoch, 8);
+    keys_put_be(out + n + 8, ~born->counter, 8);
     return n + 16;
 }
 
@@ -124,7 +124,7 @@ void
 key_part(const struct upload_id *id, uint32_t number, unsigned char out[KEY_PART_BYTES])
 {
     memcpy(out, id->id.bytes, sizeof id->id.bytes);
-    put_be(out + sizeof id->id.bytes, number, 4);
+    keys_put_be(out + sizeof id->id.bytes, number, 4);
 }
 
 bool

@@ -98,14 +98,15 @@ member_path(const struct log_record *m, char *out)
 /* ---- the record ---- */
 
 static void
-put_number(struct record_writer *w, uint8_t field, uint64_t value)
+log_record_put_number(struct record_writer *w, uint8_t field, uint64_t value)
 {
     if (value != 0)
         record_put_u64(w, field, value);
 }
 
 static void
-put_bytes(struct record_writer *w, uint8_t field, const uint8_t *bytes, size_t len)
+log_record_put_bytes(struct record_writer *w, uint8_t field, const uint8_t *bytes,
+                     size_t len)
 {
     for (size_t i = 0; i < len; i++) {
         if (bytes[i] != 0) {
@@ -116,21 +117,14 @@ put_bytes(struct record_writer *w, uint8_t field, const uint8_t *bytes, size_t l
 }
 
 static void
-put_be(char *out, uint64_t v, unsigned bytes)
-{
-    for (unsigned i = bytes; i-- > 0; v >>= 8)
-        out[i] = (char)v;
-}
-
-static void
-put_version(struct record_writer *w, uint8_t field, const struct version *v)
+log_record_put_version(struct record_writer *w, uint8_t field, const struct version *v)
 {
     char be[16];
 
     if (v->epoch == 0 && v->counter == 0)
         return;
-    put_be(be, v->epoch, 8);
-    put_be(be + 8, v->counter, 8);
+    format_put_be(be, v->epoch, 8);
+    format_put_be(be + 8, v->counter, 8);
     record_put_span(w, field, (struct span){be, sizeof be});
 }
 
@@ -141,46 +135,46 @@ put_place(struct record_writer *w, uint8_t field, const struct place *p)
 
     if (p->segment == 0)
         return;
-    put_be(be, p->segment, 4);
-    put_be(be + 4, p->generation, 4);
-    put_be(be + 8, p->offset, 8);
-    put_be(be + 16, p->span, 8);
+    format_put_be(be, p->segment, 4);
+    format_put_be(be + 4, p->generation, 4);
+    format_put_be(be + 8, p->offset, 8);
+    format_put_be(be + 16, p->span, 8);
     record_put_span(w, field, (struct span){be, sizeof be});
 }
 
 static void
-put_sum(struct record_writer *w, uint32_t sum)
+log_record_put_sum(struct record_writer *w, uint32_t sum)
 {
     char be[4];
 
-    put_be(be, sum, 4);
+    format_put_be(be, sum, 4);
     record_put_span(w, FIELD_PAYLOAD_SUM, (struct span){be, sizeof be});
 }
 
 static void
 put_object_fields(struct record_writer *w, const struct log_record *m)
 {
-    put_number(w, FIELD_BUCKET, m->bucket);
+    log_record_put_number(w, FIELD_BUCKET, m->bucket);
     if (m->immutable_name.len > 0)
         record_put_span(w, FIELD_IMMUTABLE_NAME, m->immutable_name);
     if (m->key.len > 0)
         record_put_span(w, FIELD_KEY, m->key);
-    put_bytes(w, FIELD_CONTENT, m->content.bytes, sizeof m->content.bytes);
-    put_version(w, FIELD_VERSION, &m->version);
-    put_number(w, FIELD_SIZE, m->size);
+    log_record_put_bytes(w, FIELD_CONTENT, m->content.bytes, sizeof m->content.bytes);
+    log_record_put_version(w, FIELD_VERSION, &m->version);
+    log_record_put_number(w, FIELD_SIZE, m->size);
     put_place(w, FIELD_PLACE, &m->place);
-    put_number(w, FIELD_SPAN, m->span);
+    log_record_put_number(w, FIELD_SPAN, m->span);
     if (m->block_sums.len > 0)
         record_put_span(w, FIELD_BLOCK_SUMS, m->block_sums);
     if (m->kind == LOG_RECORD_SUMS || m->kind == LOG_RECORD_BUCKET)
-        put_sum(w, m->payload_sum);
-    put_number(w, FIELD_LAYOUT, m->layout);
-    put_bytes(w, FIELD_UPLOAD, m->upload.id.bytes, sizeof m->upload.id.bytes);
-    put_number(w, FIELD_PART, m->part);
+        log_record_put_sum(w, m->payload_sum);
+    log_record_put_number(w, FIELD_LAYOUT, m->layout);
+    log_record_put_bytes(w, FIELD_UPLOAD, m->upload.id.bytes, sizeof m->upload.id.bytes);
+    log_record_put_number(w, FIELD_PART, m->part);
     if (m->meta_behind)
         record_put_span(w, FIELD_META_BEHIND, SPAN(""));
     put_place(w, FIELD_OLD_PLACE, &m->old_place);
-    put_version(w, FIELD_BORN, &m->born);
+    log_record_put_version(w, FIELD_BORN, &m->born);
     if (m->copy)
         record_put_span(w, FIELD_COPY, SPAN(""));
 }
@@ -192,11 +186,11 @@ put_segment_fields(struct record_writer *w, const struct log_record *m)
                     (struct span){(const char *)m->cluster_id, sizeof m->cluster_id});
     record_put_span(w, FIELD_DISK,
                     (struct span){(const char *)m->disk_id, sizeof m->disk_id});
-    put_number(w, FIELD_CLASS, m->class);
-    put_number(w, FIELD_SEGMENT_KIND, m->segment_kind);
-    put_number(w, FIELD_FIRST_BATCH, m->first_batch);
-    put_number(w, FIELD_SEGMENT_BYTES, m->segment_bytes);
-    put_number(w, FIELD_MTIME, (uint64_t)m->mtime_ms);
+    log_record_put_number(w, FIELD_CLASS, m->class);
+    log_record_put_number(w, FIELD_SEGMENT_KIND, m->segment_kind);
+    log_record_put_number(w, FIELD_FIRST_BATCH, m->first_batch);
+    log_record_put_number(w, FIELD_SEGMENT_BYTES, m->segment_bytes);
+    log_record_put_number(w, FIELD_MTIME, (uint64_t)m->mtime_ms);
 }
 
 #define HEAD_LEN_BYTES 2 /* headers have 1 to 20 KiB */
@@ -214,20 +208,21 @@ record_version(const struct log_record *m)
 
 /* Everything but the record's sum. *header: where the bytes of HEADER stand, which is not known yet. */
 static void
-put_fields(const struct log_record *m, struct record_writer *w, struct buf *out,
-           size_t *header)
+log_record_put_fields(const struct log_record *m, struct record_writer *w,
+                      struct buf *out, size_t *header)
 {
     record_begin(w, out, (uint8_t)m->kind, record_version(m));
-    put_number(w, FIELD_SEGMENT, m->segment);
-    put_number(w, FIELD_GENERATION, m->generation);
-    put_number(w, FIELD_OFFSET, m->offset);
+    log_record_put_number(w, FIELD_SEGMENT, m->segment);
+    log_record_put_number(w, FIELD_GENERATION, m->generation);
+    log_record_put_number(w, FIELD_OFFSET, m->offset);
     record_put_span(w, FIELD_HEADER, (struct span){"\0\0", HEAD_LEN_BYTES});
     *header = out->len - HEAD_LEN_BYTES;
-    put_number(w, FIELD_PAYLOAD, m->payload);
-    put_number(w, FIELD_EPOCH, m->epoch);
-    put_number(w, FIELD_BATCH, m->batch);
-    put_number(w, FIELD_FLAGS, (m->last ? 1u : 0u) | (m->after_unsynced ? 2u : 0u));
-    put_number(w, FIELD_UNSYNCED, m->unsynced);
+    log_record_put_number(w, FIELD_PAYLOAD, m->payload);
+    log_record_put_number(w, FIELD_EPOCH, m->epoch);
+    log_record_put_number(w, FIELD_BATCH, m->batch);
+    log_record_put_number(w, FIELD_FLAGS,
+                          (m->last ? 1u : 0u) | (m->after_unsynced ? 2u : 0u));
+    log_record_put_number(w, FIELD_UNSYNCED, m->unsynced);
     put_object_fields(w, m);
     if (m->kind == LOG_RECORD_SEGMENT_HEADER)
         put_segment_fields(w, m);
@@ -262,13 +257,13 @@ log_record_encode(struct log_record *m, uint32_t head_len, struct buf *out)
         t.mtime_s = 0;
     buf_init(&value, HEAD_MAX);
     (void)buf_reserve(&value, USUAL_VALUE);
-    put_fields(m, &w, &value, &header);
+    log_record_put_fields(m, &w, &value, &header);
     assert(!value.full);
     /* How long the header is depends on lengths only, so it is known before the record is whole. */
     t.xattr = (struct span){value.at, value.len + RECORD_SUM + LOG_RECORD_HEAD_SUM};
     m->head_len = head_len != 0 ? head_len : (uint32_t)tar_head_len(&t);
     assert(m->head_len >= 1024 && m->head_len <= HEAD_MAX);
-    put_be(value.at + header, m->head_len, HEAD_LEN_BYTES);
+    format_put_be(value.at + header, m->head_len, HEAD_LEN_BYTES);
     record_end(&w);
     buf_zero(&value, LOG_RECORD_HEAD_SUM);
     assert(!value.full && value.len == t.xattr.len);
@@ -279,6 +274,7 @@ log_record_encode(struct log_record *m, uint32_t head_len, struct buf *out)
         return;
     assert(at != 0 && out->len == start + m->head_len);
     at += t.xattr.len - LOG_RECORD_HEAD_SUM;
-    put_be(out->at + start + at, log_record_head_sum(out->at + start, m->head_len, at),
-           LOG_RECORD_HEAD_SUM);
+    format_put_be(out->at + start + at,
+                  log_record_head_sum(out->at + start, m->head_len, at),
+                  LOG_RECORD_HEAD_SUM);
 }

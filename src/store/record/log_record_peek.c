@@ -15,7 +15,7 @@
 #define FIELD_LEN   0xffffffu
 
 static uint32_t
-be32(const char *at)
+peek_be32(const char *at)
 {
     uint32_t v;
 
@@ -96,11 +96,12 @@ find_record(struct span window, uint32_t *head_len, struct span *record)
     *head_len = (uint32_t)(end + TAR_BLOCK);
     *record = (struct span){value.at, value.len - LOG_RECORD_HEAD_SUM};
     sum_at = (size_t)(value.at - window.at) + record->len;
-    return log_record_head_sum(window.at, *head_len, sum_at) == be32(window.at + sum_at);
+    return log_record_head_sum(window.at, *head_len, sum_at) ==
+           peek_be32(window.at + sum_at);
 }
 
 static bool
-number(struct span value, uint64_t *out)
+peek_number(struct span value, uint64_t *out)
 {
     uint64_t v = 0;
 
@@ -113,33 +114,33 @@ number(struct span value, uint64_t *out)
 }
 
 static bool
-number32(struct span value, uint32_t *out)
+peek_number32(struct span value, uint32_t *out)
 {
     uint64_t v;
-    bool good = number(value, &v) && v <= UINT32_MAX;
+    bool good = peek_number(value, &v) && v <= UINT32_MAX;
 
     *out = good ? (uint32_t)v : 0;
     return good;
 }
 
 static bool
-take(struct log_record_peek *m, unsigned field, struct span value)
+peek_take(struct log_record_peek *m, unsigned field, struct span value)
 {
     uint32_t head_len;
 
     switch (field) {
     case FIELD_SEGMENT:
-        return number32(value, &m->segment);
+        return peek_number32(value, &m->segment);
     case FIELD_GENERATION:
-        return number32(value, &m->generation);
+        return peek_number32(value, &m->generation);
     case FIELD_OFFSET:
-        return number(value, &m->offset);
+        return peek_number(value, &m->offset);
     case FIELD_HEADER:
-        return number32(value, &head_len) && head_len == m->head_len;
+        return peek_number32(value, &head_len) && head_len == m->head_len;
     case FIELD_PAYLOAD:
-        return number(value, &m->payload);
+        return peek_number(value, &m->payload);
     case FIELD_BUCKET:
-        return number(value, &m->bucket);
+        return peek_number(value, &m->bucket);
     case FIELD_KEY:
         m->key = value;
         return value.len >= 1 && value.len <= STORE_KEY_MAX;
@@ -157,12 +158,12 @@ take(struct log_record_peek *m, unsigned field, struct span value)
 
 /* Fields ascend; what is wanted stands before the metadata. */
 static bool
-take_fields(const char *at, const char *end, struct log_record_peek *out)
+peek_take_fields(const char *at, const char *end, struct log_record_peek *out)
 {
     unsigned last = 0;
 
     while (end - at >= RECORD_FIELD_OVERHEAD) {
-        uint32_t head = be32(at);
+        uint32_t head = peek_be32(at);
         unsigned field = head >> 24;
         size_t len = head & FIELD_LEN;
 
@@ -171,7 +172,7 @@ take_fields(const char *at, const char *end, struct log_record_peek *out)
             return false;
         if (field > FIELD_BLOCK_SUMS)
             return true;
-        if (!take(out, field, (struct span){at, len}))
+        if (!peek_take(out, field, (struct span){at, len}))
             return false;
         at += len;
         last = field;
@@ -190,6 +191,6 @@ log_record_peek(struct span window, struct log_record_peek *out)
         return false;
     version = (unsigned char)r.at[3];
     return r.at[0] == 'F' && r.at[1] == 'R' && version >= LOG_RECORD_VERSION &&
-           version <= LOG_RECORD_VERSION_NEWEST && be32(r.at + 4) == r.len &&
-           take_fields(r.at + RECORD_HEAD, r.at + r.len - RECORD_SUM, out);
+           version <= LOG_RECORD_VERSION_NEWEST && peek_be32(r.at + 4) == r.len &&
+           peek_take_fields(r.at + RECORD_HEAD, r.at + r.len - RECORD_SUM, out);
 }

@@ -89,7 +89,7 @@ take_bytes(struct span value, uint8_t *out, size_t len)
 }
 
 static bool
-take_number(struct span value, uint64_t max, uint64_t *out)
+parse_take_number(struct span value, uint64_t max, uint64_t *out)
 {
     return record_u64(value, out) == ERR_OK && *out <= max;
 }
@@ -98,14 +98,14 @@ static bool
 take_number32(struct span value, uint32_t *out)
 {
     uint64_t v;
-    bool good = take_number(value, UINT32_MAX, &v);
+    bool good = parse_take_number(value, UINT32_MAX, &v);
 
     *out = (uint32_t)v;
     return good;
 }
 
 static bool
-take_place(struct span value, struct place *p)
+parse_take_place(struct span value, struct place *p)
 {
     struct cursor c = cursor_of(value.at, value.len);
 
@@ -117,7 +117,7 @@ take_place(struct span value, struct place *p)
 }
 
 static bool
-take_version(struct span value, struct version *v)
+parse_take_version(struct span value, struct version *v)
 {
     struct cursor c = cursor_of(value.at, value.len);
 
@@ -137,23 +137,23 @@ take_binding(struct log_record *m, uint8_t field, struct span value)
     case FIELD_GENERATION:
         return take_number32(value, &m->generation);
     case FIELD_OFFSET:
-        return take_number(value, UINT64_MAX, &m->offset);
+        return parse_take_number(value, UINT64_MAX, &m->offset);
     case FIELD_HEADER:
         return take_number32(value, &m->head_len);
     case FIELD_PAYLOAD:
-        return take_number(value, INT64_MAX, &m->payload);
+        return parse_take_number(value, INT64_MAX, &m->payload);
     case FIELD_EPOCH:
-        return take_number(value, UINT64_MAX, &m->epoch);
+        return parse_take_number(value, UINT64_MAX, &m->epoch);
     case FIELD_BATCH:
-        return take_number(value, UINT64_MAX, &m->batch);
+        return parse_take_number(value, UINT64_MAX, &m->batch);
     case FIELD_FLAGS:
-        if (!take_number(value, UINT32_MAX, &number))
+        if (!parse_take_number(value, UINT32_MAX, &number))
             return false;
         m->last = (number & 1) != 0;
         m->after_unsynced = (number & 2) != 0;
         return true;
     case FIELD_UNSYNCED:
-        return take_number(value, UINT64_MAX, &m->unsynced);
+        return parse_take_number(value, UINT64_MAX, &m->unsynced);
     default:
         return true;
     }
@@ -171,19 +171,19 @@ take_segment_field(struct log_record *m, uint8_t field, struct span value)
     case FIELD_DISK:
         return take_bytes(value, m->disk_id, sizeof m->disk_id);
     case FIELD_CLASS:
-        good = take_number(value, STORE_CLASSES_ - 1, &number);
+        good = parse_take_number(value, STORE_CLASSES_ - 1, &number);
         m->class = (enum store_class)number;
         return good;
     case FIELD_SEGMENT_KIND:
-        good = take_number(value, SEGMENT_ONE, &number);
+        good = parse_take_number(value, SEGMENT_ONE, &number);
         m->segment_kind = (enum segment_kind)number;
         return good;
     case FIELD_FIRST_BATCH:
-        return take_number(value, UINT64_MAX, &m->first_batch);
+        return parse_take_number(value, UINT64_MAX, &m->first_batch);
     case FIELD_SEGMENT_BYTES:
-        return take_number(value, INT64_MAX, &m->segment_bytes);
+        return parse_take_number(value, INT64_MAX, &m->segment_bytes);
     case FIELD_MTIME:
-        good = take_number(value, INT64_MAX, &number);
+        good = parse_take_number(value, INT64_MAX, &number);
         m->mtime_ms = (int64_t)number;
         return good;
     default:
@@ -198,7 +198,7 @@ take_object_field(struct log_record *m, uint8_t field, struct span value)
 
     switch (field) {
     case FIELD_BUCKET:
-        return take_number(value, UINT64_MAX, &m->bucket);
+        return parse_take_number(value, UINT64_MAX, &m->bucket);
     case FIELD_IMMUTABLE_NAME:
         m->immutable_name = value;
         return value.len <= 255;
@@ -208,18 +208,18 @@ take_object_field(struct log_record *m, uint8_t field, struct span value)
     case FIELD_CONTENT:
         return take_bytes(value, m->content.bytes, sizeof m->content.bytes);
     case FIELD_VERSION:
-        return take_version(value, &m->version);
+        return parse_take_version(value, &m->version);
     case FIELD_BORN:
-        return take_version(value, &m->born);
+        return parse_take_version(value, &m->born);
     case FIELD_LAYOUT:
         return take_number32(value, &m->layout) && m->layout >= LAYOUT_PLAIN &&
                m->layout <= LAYOUT_PARTS;
     case FIELD_SIZE:
-        return take_number(value, INT64_MAX, &m->size);
+        return parse_take_number(value, INT64_MAX, &m->size);
     case FIELD_PLACE:
-        return take_place(value, &m->place);
+        return parse_take_place(value, &m->place);
     case FIELD_SPAN:
-        return take_number(value, INT64_MAX, &m->span);
+        return parse_take_number(value, INT64_MAX, &m->span);
     case FIELD_BLOCK_SUMS:
         m->block_sums = value;
         return value.len % 4 == 0;
@@ -234,7 +234,7 @@ take_object_field(struct log_record *m, uint8_t field, struct span value)
         m->meta_behind = true;
         return value.len == 0;
     case FIELD_OLD_PLACE:
-        return take_place(value, &m->old_place);
+        return parse_take_place(value, &m->old_place);
     case FIELD_COPY:
         m->copy = true;
         return value.len == 0;
@@ -245,7 +245,7 @@ take_object_field(struct log_record *m, uint8_t field, struct span value)
 
 /* The record's fields into *m; says which one is wrong. */
 static enum err
-take_record(struct record *r, struct log_record *m, struct errbuf *eb)
+parse_take_record(struct record *r, struct log_record *m, struct errbuf *eb)
 {
     uint64_t seen = 0, wanted;
     uint8_t field = 0, last = 0;
@@ -278,15 +278,15 @@ take_record(struct record *r, struct log_record *m, struct errbuf *eb)
 }
 
 static enum log_record_result
-bad(struct errbuf *eb, const char *why)
+parse_refuse(struct errbuf *eb, const char *why)
 {
     (void)err_set(eb, ERR_CORRUPT, "%s", why);
     return LOG_RECORD_BAD;
 }
 
 static enum log_record_result
-parse(struct span window, bool placed, struct log_record *out, size_t *need,
-      struct errbuf *eb)
+parse_header(struct span window, bool placed, struct log_record *out, size_t *need,
+             struct errbuf *eb)
 {
     struct tar_head head;
     struct record r;
@@ -301,19 +301,19 @@ parse(struct span window, bool placed, struct log_record *out, size_t *need,
         return LOG_RECORD_ZERO;
     if (got == TAR_GOT_MORE) {
         *need = head.need;
-        return head.need > HEAD_MAX ? bad(eb, "a header longer than 20 KiB")
+        return head.need > HEAD_MAX ? parse_refuse(eb, "a header longer than 20 KiB")
                                     : LOG_RECORD_MORE;
     }
     if (got != TAR_GOT_HEAD)
         return LOG_RECORD_BAD;
     if (head.xattr.len < RECORD_OVERHEAD + LOG_RECORD_HEAD_SUM ||
         head.head_len > HEAD_MAX)
-        return bad(eb, "a tar member without our record");
+        return parse_refuse(eb, "a tar member without our record");
     at = (size_t)(head.xattr.at - window.at) + head.xattr.len - LOG_RECORD_HEAD_SUM;
     c = cursor_of(window.at + at, LOG_RECORD_HEAD_SUM);
     if (log_record_head_sum(window.at, head.head_len, at) !=
         (uint32_t)take_be(&c, LOG_RECORD_HEAD_SUM))
-        return bad(eb, "the sum of the header is wrong");
+        return parse_refuse(eb, "the sum of the header is wrong");
     out->record = (struct span){head.xattr.at, head.xattr.len - LOG_RECORD_HEAD_SUM};
     if (record_open(out->record, &r, eb) != ERR_OK)
         return LOG_RECORD_BAD;
@@ -324,12 +324,12 @@ parse(struct span window, bool placed, struct log_record *out, size_t *need,
         return LOG_RECORD_NEWER;
     }
     out->kind = (enum log_record_kind)r.kind;
-    rc = take_record(&r, out, eb);
+    rc = parse_take_record(&r, out, eb);
     if (rc != ERR_OK)
         return rc == ERR_NOT_IMPLEMENTED ? LOG_RECORD_NEWER : LOG_RECORD_BAD;
     if (out->head_len != head.head_len || out->payload != head.size ||
         r.len != out->record.len)
-        return bad(eb, "record and tar header disagree");
+        return parse_refuse(eb, "record and tar header disagree");
     return LOG_RECORD_OK;
 }
 
@@ -337,12 +337,12 @@ enum log_record_result
 log_record_parse(struct span window, struct log_record *out, size_t *need,
                  struct errbuf *eb)
 {
-    return parse(window, false, out, need, eb);
+    return parse_header(window, false, out, need, eb);
 }
 
 enum log_record_result
 log_record_parse_placed(struct span window, struct log_record *out, size_t *need,
                         struct errbuf *eb)
 {
-    return parse(window, true, out, need, eb);
+    return parse_header(window, true, out, need, eb);
 }

@@ -48,32 +48,25 @@ manifest_len(uint32_t count, uint8_t sum_len)
 }
 
 static void
-put_be(char *out, uint64_t v, unsigned bytes)
-{
-    for (unsigned i = bytes; i-- > 0; v >>= 8)
-        out[i] = (char)v;
-}
-
-static void
 put_entry(char *out, const struct manifest_entry *e)
 {
     memcpy(out, e->content.bytes, 16);
-    put_be(out + 16, e->at, 8);
-    put_be(out + 24, e->size, 8);
-    put_be(out + 32, e->offset, 8);
-    put_be(out + 40, e->segment, 4);
-    put_be(out + 44, e->number, 2);
-    put_be(out + 46, e->in_log ? IN_LOG : 0, 2);
+    format_put_be(out + 16, e->at, 8);
+    format_put_be(out + 24, e->size, 8);
+    format_put_be(out + 32, e->offset, 8);
+    format_put_be(out + 40, e->segment, 4);
+    format_put_be(out + 44, e->number, 2);
+    format_put_be(out + 46, e->in_log ? IN_LOG : 0, 2);
     memcpy(out + 48, e->md5, 16);
 }
 
 static void
-put_sums(const struct manifest *m, char *out)
+manifest_put_sums(const struct manifest *m, char *out)
 {
     memcpy(out, "FBK1", 4);
-    put_be(out + 4, m->count, 4);
-    put_be(out + 8, m->sum_algorithm, 1);
-    put_be(out + 9, m->sum_len, 1);
+    format_put_be(out + 4, m->count, 4);
+    format_put_be(out + 8, m->sum_algorithm, 1);
+    format_put_be(out + 9, m->sum_len, 1);
     memcpy(out + SUMS_HEAD, m->sums, (size_t)m->count * m->sum_len);
 }
 
@@ -89,14 +82,14 @@ manifest_encode(const struct manifest *m, char *out)
         uint32_t here = MIN(MANIFEST_PAGE_PARTS, count - first);
 
         memcpy(page, "FBM1", 4);
-        put_be(page + 4, here, 4);
-        put_be(page + 8, first, 4);
-        put_be(page + 12, count, 4);
+        format_put_be(page + 4, here, 4);
+        format_put_be(page + 8, first, 4);
+        format_put_be(page + 12, count, 4);
         for (uint32_t i = 0; i < here; i++)
             put_entry(page + HEAD_BYTES + i * ENTRY_BYTES, &m->entries[first + i]);
     }
     if (m->sum_len > 0)
-        put_sums(m, out + pages_len(count));
+        manifest_put_sums(m, out + pages_len(count));
 }
 
 static void

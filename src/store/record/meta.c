@@ -25,7 +25,7 @@ static const struct {
 };
 
 static const struct span *
-text_of(const struct object_meta *m, unsigned i)
+meta_text_of(const struct object_meta *m, unsigned i)
 {
     return (const struct span *)(const void *)((const char *)m + texts[i].at);
 }
@@ -46,7 +46,7 @@ meta_len(const struct object_meta *meta)
     size_t len = 5 * RECORD_FIELD_OVERHEAD + 8 + 16 + 4 + 1 + CHUNKS_LEN;
 
     for (unsigned i = 0; i < ARRAY_LEN(texts); i++)
-        len += RECORD_FIELD_OVERHEAD + text_of(meta, i)->len;
+        len += RECORD_FIELD_OVERHEAD + meta_text_of(meta, i)->len;
     for (uint32_t i = 0; i < meta->user_count; i++)
         len +=
             RECORD_FIELD_OVERHEAD + 2 + meta->user[i].name.len + meta->user[i].value.len;
@@ -68,7 +68,7 @@ bool
 meta_is_alike(const struct object_meta *a, const struct object_meta *b)
 {
     for (unsigned i = 0; i < ARRAY_LEN(texts); i++) {
-        if (!span_eq(*text_of(a, i), *text_of(b, i)))
+        if (!span_eq(*meta_text_of(a, i), *meta_text_of(b, i)))
             return false;
     }
     return a->user_count == 0 && b->user_count == 0 && a->parts == b->parts &&
@@ -79,7 +79,7 @@ meta_is_alike(const struct object_meta *a, const struct object_meta *b)
 }
 
 static void
-put_text(struct record_writer *w, uint8_t field, struct span text)
+meta_put_text(struct record_writer *w, uint8_t field, struct span text)
 {
     if (text.len > 0)
         record_put_span(w, field, text);
@@ -142,18 +142,18 @@ meta_put(struct record_writer *w, const struct object_meta *meta)
                         (struct span){(const char *)meta->md5, sizeof meta->md5});
     if (meta->parts > 0)
         record_put_u64(w, FIELD_PARTS, meta->parts);
-    put_text(w, FIELD_CONTENT_TYPE, meta->content_type);
-    put_text(w, FIELD_CACHE_CONTROL, meta->cache_control);
-    put_text(w, FIELD_CONTENT_DISPOSITION, meta->content_disposition);
-    put_text(w, FIELD_CONTENT_ENCODING, meta->content_encoding);
-    put_text(w, FIELD_CONTENT_LANGUAGE, meta->content_language);
-    put_text(w, FIELD_EXPIRES, meta->expires);
+    meta_put_text(w, FIELD_CONTENT_TYPE, meta->content_type);
+    meta_put_text(w, FIELD_CACHE_CONTROL, meta->cache_control);
+    meta_put_text(w, FIELD_CONTENT_DISPOSITION, meta->content_disposition);
+    meta_put_text(w, FIELD_CONTENT_ENCODING, meta->content_encoding);
+    meta_put_text(w, FIELD_CONTENT_LANGUAGE, meta->content_language);
+    meta_put_text(w, FIELD_EXPIRES, meta->expires);
     put_users(w, meta);
-    put_text(w, FIELD_ETAG_TEXT, meta->etag_text);
-    put_text(w, FIELD_BACKEND_VERSION, meta->backend_version);
+    meta_put_text(w, FIELD_ETAG_TEXT, meta->etag_text);
+    meta_put_text(w, FIELD_BACKEND_VERSION, meta->backend_version);
     put_checksum(w, meta);
-    put_text(w, FIELD_STORAGE_CLASS, meta->storage_class);
-    put_text(w, FIELD_OBJECT_TAGS, meta->tags);
+    meta_put_text(w, FIELD_STORAGE_CLASS, meta->storage_class);
+    meta_put_text(w, FIELD_OBJECT_TAGS, meta->tags);
     if (meta->versioning != STORE_UNVERSIONED)
         record_put_u64(w, FIELD_VERSIONING, meta->versioning);
     put_chunks(w, meta);
@@ -174,7 +174,7 @@ take_text(struct object_meta *out, uint8_t field, struct span value)
 }
 
 static bool
-take_chunks(struct span value, struct object_meta *out)
+meta_take_chunks(struct span value, struct object_meta *out)
 {
     struct cursor c = cursor_of(value.at, value.len);
 
@@ -185,7 +185,7 @@ take_chunks(struct span value, struct object_meta *out)
 
 /* What fits in struct object_meta without an arena; counts the pairs. */
 static enum err
-take_fields(struct record r, struct object_meta *out)
+meta_take_fields(struct record r, struct object_meta *out)
 {
     uint8_t field;
     struct span value;
@@ -215,7 +215,7 @@ take_fields(struct record r, struct object_meta *out)
             out->checksum_type = (uint8_t)value.at[1];
             out->checksum = span_from(value, 2);
         } else if (field == FIELD_CHUNKS) {
-            if (!take_chunks(value, out))
+            if (!meta_take_chunks(value, out))
                 return ERR_CORRUPT;
         } else if (field == FIELD_USER) {
             out->user_count++;
@@ -253,7 +253,7 @@ log_record_meta(const struct log_record *m, struct arena *a, bool copy,
     enum err rc = record_open(m->record, &r, eb);
 
     if (rc == ERR_OK)
-        rc = take_fields(r, &meta);
+        rc = meta_take_fields(r, &meta);
     if (rc == ERR_OK && meta.user_count > 0) {
         struct object_pair *pairs = arena_try(a, meta.user_count * sizeof *pairs);
 
@@ -280,7 +280,7 @@ meta_copy(struct arena *a, const struct object_meta *from, struct object_meta *t
 {
     *to = *from;
     for (unsigned i = 0; i < ARRAY_LEN(texts); i++) {
-        struct span text = *text_of(from, i);
+        struct span text = *meta_text_of(from, i);
 
         *text_in(to, i) = text.len > 0 ? arena_span(a, text) : (struct span){"", 0};
     }
@@ -301,10 +301,10 @@ meta_copy(struct arena *a, const struct object_meta *from, struct object_meta *t
 /* The checksum that we make where a client sends none does not count, or no entry were plain. Of a cached object it is the
  * backend's, and shown without being asked for. */
 static bool
-is_plain(const struct object_meta *m, enum store_class class)
+meta_is_plain(const struct object_meta *m, enum store_class class)
 {
     for (unsigned i = 0; i < ARRAY_LEN(texts); i++) {
-        if (text_of(m, i)->len > 0)
+        if (meta_text_of(m, i)->len > 0)
             return false;
     }
     return m->user_count == 0 && m->whole_bytes == 0 &&
@@ -333,7 +333,7 @@ record_entry(const struct log_record *m, enum store_class class, struct entry *o
     enum err rc;
 
     record_reopen(m->record, &r);
-    rc = take_fields(r, &meta);
+    rc = meta_take_fields(r, &meta);
     if (rc != ERR_OK)
         return err_set(eb, ERR_CORRUPT,
                        "metadata of member at %" PRIu64 " of segment %" PRIu32
@@ -349,7 +349,7 @@ record_entry(const struct log_record *m, enum store_class class, struct entry *o
                           .place.offset = m->offset};
     memcpy(out->md5, meta.md5, sizeof out->md5);
     out->flags = (class == STORE_CACHED ? ENTRY_CACHED : 0) |
-                 (is_plain(&meta, class) ? ENTRY_PLAIN : 0) |
+                 (meta_is_plain(&meta, class) ? ENTRY_PLAIN : 0) |
                  (meta.etag_text.len > 0 ? ENTRY_ETAG_TEXT : 0) |
                  (meta.whole_bytes > 0 ? ENTRY_CHUNKS : 0) |
                  (meta.versioning == STORE_VERSIONED   ? ENTRY_VERSIONED

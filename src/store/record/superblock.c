@@ -13,7 +13,7 @@ static const char magic[8] = {'F', 'B', 'D', 'I', 'S', 'K', '\r', '\n'};
 #define SUM_LEN 4
 
 static uint32_t
-sum_of(const char *bytes)
+superblock_sum_of(const char *bytes)
 {
     static const char zeros[SUM_LEN];
     uint32_t sum = hash_crc32c(0, bytes, SUM_AT);
@@ -42,7 +42,7 @@ superblock_encode(const struct superblock *s, char out[SUPERBLOCK_BYTES])
     buf_zero(&b, SUPERBLOCK_BYTES - b.len);
     memcpy(out, b.at, SUPERBLOCK_BYTES);
     buf_fini(&b);
-    sum = sum_of(out);
+    sum = superblock_sum_of(out);
     for (unsigned i = 0; i < SUM_LEN; i++)
         out[SUM_AT + i] = (char)(sum >> (8 * (SUM_LEN - 1 - i)));
 }
@@ -57,7 +57,7 @@ superblock_decode(struct span bytes, struct superblock *out, struct errbuf *eb)
     *out = (struct superblock){0};
     if (bytes.len != SUPERBLOCK_BYTES || memcmp(found.at, magic, sizeof magic) != 0)
         return err_set(eb, ERR_CORRUPT, "no superblock of a Forebay disk");
-    if (sum != sum_of(bytes.at))
+    if (sum != superblock_sum_of(bytes.at))
         return err_set(eb, ERR_CORRUPT, "the superblock's sum is wrong");
     if (version != FORMAT_VERSION)
         return err_set(eb, ERR_NOT_IMPLEMENTED,
@@ -73,8 +73,8 @@ superblock_decode(struct span bytes, struct superblock *out, struct errbuf *eb)
 }
 
 static enum err
-load_one(struct rt_dir *state, const char *name, struct superblock *out,
-         struct errbuf *eb)
+superblock_load_one(struct rt_dir *state, const char *name, struct superblock *out,
+                    struct errbuf *eb)
 {
     char *bytes = NULL;
     size_t len;
@@ -91,8 +91,8 @@ superblock_load(struct rt_dir *state, struct superblock *out, struct errbuf *eb)
 {
     struct superblock twin;
     struct errbuf twin_eb = {0};
-    enum err rc = load_one(state, "superblock", out, eb);
-    enum err twin_rc = load_one(state, "superblock.2", &twin, &twin_eb);
+    enum err rc = superblock_load_one(state, "superblock", out, eb);
+    enum err twin_rc = superblock_load_one(state, "superblock.2", &twin, &twin_eb);
 
     if (rc == ERR_NOT_IMPLEMENTED || twin_rc == ERR_NOT_IMPLEMENTED) {
         if (rc != ERR_NOT_IMPLEMENTED && eb != NULL)

@@ -36,7 +36,7 @@ access_freq_free(struct access_freq **hp)
 }
 
 static struct freq_counters *
-page_of(struct access_freq *h, uint32_t segment)
+access_freq_page_of(struct access_freq *h, uint32_t segment)
 {
     freq_page *slot = &h->pages[segment / SEGMENT_TABLE_PAGE % SEGMENT_TABLE_TOP];
     struct freq_counters *page = atomic_load_explicit(slot, memory_order_acquire);
@@ -54,7 +54,8 @@ page_of(struct access_freq *h, uint32_t segment)
 void
 access_freq_add(struct access_freq *h, uint32_t segment, uint64_t bytes)
 {
-    struct freq_counters *c = &page_of(h, segment)[segment % SEGMENT_TABLE_PAGE];
+    struct freq_counters *c =
+        &access_freq_page_of(h, segment)[segment % SEGMENT_TABLE_PAGE];
 
     atomic_fetch_add_explicit(&c->now, (uint32_t)((bytes + UNIT - 1) / UNIT),
                               memory_order_relaxed);

@@ -125,7 +125,8 @@ struct place {
 };
 
 static struct place
-place_of(const struct block_cache *h, const struct content_id *id, uint64_t number)
+block_cache_place_of(const struct block_cache *h, const struct content_id *id,
+                     uint64_t number)
 {
     uint64_t hash = hash_xxh3(id->bytes, sizeof id->bytes, number);
 
@@ -164,7 +165,7 @@ unpin(struct piece *p, uint32_t front)
 }
 
 static bool
-is(const struct piece *p, const struct content_id *id, uint64_t number)
+block_cache_is(const struct piece *p, const struct content_id *id, uint64_t number)
 {
     return p->number == number && memcmp(&p->id, id, sizeof p->id) == 0;
 }
@@ -178,14 +179,14 @@ block_cache_get(struct block_cache *h, const struct content_id *id, uint64_t num
     *out = (struct block_cache_pin){0};
     if (h == NULL)
         goto missed;
-    at = place_of(h, id, number);
+    at = block_cache_place_of(h, id, number);
     for (unsigned way = 0; way < WAYS; way++) {
         struct piece *p = &at.set[way];
 
         if (atomic_load_explicit(&p->tag, memory_order_relaxed) != at.tag ||
             !pin(p, NULL))
             continue;
-        if (is(p, id, number)) {
+        if (block_cache_is(p, id, number)) {
             *out = (struct block_cache_pin){h->arena + p->bytes, p->len,
                                             (uint32_t)(p - h->pieces), 0};
             metric_add(M_BLOCK_CACHE, 0, 1);
@@ -208,7 +209,7 @@ is_large(uint32_t len)
 /* What stands in front of the bytes of a piece. With it they must not be long enough for sockets to be given their pages: these
  * are written to as soon as nobody pins them. */
 static uint32_t
-front_of(uint32_t len)
+block_cache_front_of(uint32_t len)
 {
     return len >= BLOCK_CACHE_FRONT_FROM && !is_large(len + BLOCK_CACHE_FRONT)
                ? BLOCK_CACHE_FRONT
@@ -221,7 +222,7 @@ block_cache_prefetch(const struct block_cache *h, uint32_t entry, const char *at
                      uint32_t len)
 {
     __builtin_prefetch(&h->pieces[entry], 1);
-    for (uint32_t back = ALIGN; back <= front_of(len); back += ALIGN)
+    for (uint32_t back = ALIGN; back <= block_cache_front_of(len); back += ALIGN)
         __builtin_prefetch(at - back, 1);
 }
 
@@ -235,7 +236,7 @@ block_cache_get_at(struct block_cache *h, uint32_t entry, const struct content_i
     *out = (struct block_cache_pin){0};
     if (!pin(p, &front))
         return false;
-    if (!is(p, id, number)) {
+    if (!block_cache_is(p, id, number)) {
         unpin(p, front);
         return false;
     }
@@ -252,7 +253,7 @@ block_cache_has(struct block_cache *h, const struct content_id *id, uint64_t num
 
     if (h == NULL)
         return false;
-    at = place_of(h, id, number);
+    at = block_cache_place_of(h, id, number);
     for (unsigned way = 0; way < WAYS; way++)
         if (atomic_load_explicit(&at.set[way].tag, memory_order_relaxed) == at.tag)
             return true;
@@ -333,7 +334,7 @@ block_cache_wants(struct block_cache *h, const struct content_id *id, uint64_t n
 
     if (h == NULL)
         return false;
-    at = place_of(h, id, number);
+    at = block_cache_place_of(h, id, number);
     now = atomic_fetch_add_explicit(&h->disk_reads, 1, memory_order_relaxed);
     first = first_of(h, &at, now);
     was = atomic_load_explicit(first, memory_order_relaxed);
@@ -391,7 +392,7 @@ take_out(struct block_cache *h, struct piece *p)
 
 /* CLOCK: a piece that was read lately is passed by once. */
 static bool
-spare(struct piece *p)
+block_cache_spare(struct piece *p)
 {
     return (atomic_fetch_and_explicit(&p->word, ~READ_LATELY, memory_order_relaxed) &
             READ_LATELY) != 0;
@@ -421,7 +422,8 @@ make_place(struct block_cache *h, uint64_t need, uint64_t *out)
         e = extent_at(h, to);
         p = e.piece != 0 ? &h->pieces[e.piece - 1] : NULL;
         if (p != NULL &&
-            ((chances < CHANCES_MAX && spare(p) && ++chances > 0) || !take_out(h, p))) {
+            ((chances < CHANCES_MAX && block_cache_spare(p) && ++chances > 0) ||
+             !take_out(h, p))) {
             put_extent(h, from, to - from, 0);
             from = to = to + e.len;
         } else {
@@ -447,14 +449,14 @@ free_entry(struct block_cache *h, const struct place *at, const struct content_i
 
         if (atomic_load_explicit(&p->word, memory_order_relaxed) == 0)
             free_one = p;
-        else if (is(p, id, number))
+        else if (block_cache_is(p, id, number))
             return NULL;
     }
     for (unsigned way = 0; free_one == NULL && way < 2 * WAYS; way++) {
         struct piece *p = &at->set[way % WAYS];
         uint64_t where = p->at;
 
-        if ((way < WAYS && spare(p)) || !take_out(h, p))
+        if ((way < WAYS && block_cache_spare(p)) || !take_out(h, p))
             continue;
         put_extent(h, where, extent_at(h, where).len, 0);
         free_one = p;
@@ -464,12 +466,14 @@ free_entry(struct block_cache *h, const struct place *at, const struct content_i
 
 /* Reserves entry and place. Both are the caller's alone until it sets READY. */
 static struct piece *
-reserve(struct block_cache *h, const struct content_id *id, uint64_t number, uint32_t len)
+block_cache_reserve(struct block_cache *h, const struct content_id *id, uint64_t number,
+                    uint32_t len)
 {
-    struct place at = place_of(h, id, number);
-    uint64_t need = is_large(len)
-                        ? PAGE + align_up(len, PAGE)
-                        : align_up((uint64_t)len + front_of(len) + ALIGN, ALIGN),
+    struct place at = block_cache_place_of(h, id, number);
+    uint64_t need =
+                 is_large(len)
+                     ? PAGE + align_up(len, PAGE)
+                     : align_up((uint64_t)len + block_cache_front_of(len) + ALIGN, ALIGN),
              where, end;
     struct piece *p = free_entry(h, &at, id, number);
 
@@ -484,8 +488,8 @@ reserve(struct block_cache *h, const struct content_id *id, uint64_t number, uin
     p->id = *id;
     p->number = number;
     p->at = where;
-    p->bytes =
-        is_large(len) ? align_up(where + ALIGN, PAGE) : where + ALIGN + front_of(len);
+    p->bytes = is_large(len) ? align_up(where + ALIGN, PAGE)
+                             : where + ALIGN + block_cache_front_of(len);
     end = is_large(len) ? p->bytes + align_up(len, PAGE) : where + need;
     if (end < h->hand) { /* a page less is enough: the rest is free, and the next one's */
         put_extent(h, end, h->hand - end, 0);
@@ -507,12 +511,13 @@ block_cache_add(struct block_cache *h, const struct content_id *id, uint64_t num
     if (h == NULL || len == 0 || (account_tight() & TIGHT_MEMORY) != 0 ||
         atomic_exchange_explicit(&h->adding, true, memory_order_acquire))
         return;
-    p = reserve(h, id, number, len);
+    p = block_cache_reserve(h, id, number, len);
     atomic_store_explicit(&h->adding, false, memory_order_release);
     if (p == NULL)
         return;
     memcpy(h->arena + p->bytes, bytes, len); /* nobody can reach it: no lock is needed */
-    atomic_store_explicit(&p->word, front_of(len) > 0 ? READY | HAS_FRONT : READY,
+    atomic_store_explicit(&p->word,
+                          block_cache_front_of(len) > 0 ? READY | HAS_FRONT : READY,
                           memory_order_release);
 }
 

@@ -143,7 +143,7 @@ shared_segment(struct store *d, enum store_class class, uint64_t span, struct er
 
 /* The next place of the shared segment, without its header. */
 static enum err
-take_place(struct body *b, uint64_t size, struct errbuf *eb)
+reserve_take_place(struct body *b, uint64_t size, struct errbuf *eb)
 {
     struct store *d = b->disk;
     enum err rc = rt_sem_acquire(&d->segments->reserve, DEADLINE_NEVER);
@@ -203,7 +203,7 @@ reserve_shared(struct body *b, uint64_t size, struct errbuf *eb)
 
     if (rc != ERR_OK)
         return rc;
-    rc = take_place(b, size, eb);
+    rc = reserve_take_place(b, size, eb);
     if (rc != ERR_OK) {
         iobuf_drop(&io);
         return rc;

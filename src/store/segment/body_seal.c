@@ -38,7 +38,7 @@ struct sums_write {
 
 /* What is left of the place from `end` on. */
 static void
-put_filler(char *to, const struct body *b, uint64_t end)
+seal_put_filler(char *to, const struct body *b, uint64_t end)
 {
     struct log_record fill = {.kind = LOG_RECORD_DEAD, .span = b->offset + b->span - end};
 
@@ -47,8 +47,8 @@ put_filler(char *to, const struct body *b, uint64_t end)
 }
 
 static enum err
-put_sums(struct sums_write *w, const struct body *b, uint64_t size, struct span tail,
-         struct span sums, const struct object_meta *meta, struct errbuf *eb)
+seal_put_sums(struct sums_write *w, const struct body *b, uint64_t size, struct span tail,
+              struct span sums, const struct object_meta *meta, struct errbuf *eb)
 {
     struct log_record m = body_sums_record(b, size, sums, meta);
     struct buf head;
@@ -74,7 +74,7 @@ put_sums(struct sums_write *w, const struct body *b, uint64_t size, struct span 
         memcpy(at, head.at, head.len);
         memcpy(at + head.len, sums.at, sums.len);
         if (w->end < b->offset + b->span)
-            put_filler(w->io->at + len, b, w->end);
+            seal_put_filler(w->io->at + len, b, w->end);
     } else {
         rc = err_set(eb, rc, "no buffer for the sums of a body");
     }
@@ -222,7 +222,7 @@ seal_own(struct body *b, struct seal_job *j)
 }
 
 static enum err
-seal(struct body *b, struct seal_job *j)
+seal_body(struct body *b, struct seal_job *j)
 {
     enum err rc;
 
@@ -244,14 +244,14 @@ body_seal(struct body *b, uint64_t size, struct span tail, struct span sums,
     if (b->growing)
         rc = body_grow(b, size, eb);
     if (rc == ERR_OK)
-        rc = put_sums(&j.sums, b, size, tail, sums, fits ? NULL : meta, eb);
+        rc = seal_put_sums(&j.sums, b, size, tail, sums, fits ? NULL : meta, eb);
     if (rc != ERR_OK)
         return rc;
     j.head.kind = LOG_RECORD_BODY;
     j.head.payload = j.head.size = size;
     j.head.meta = fits ? meta : NULL;
     j.head.meta_behind = !fits;
-    rc = seal(b, &j);
+    rc = seal_body(b, &j);
     iobuf_drop(&j.sums.io);
     if (rc == ERR_OK && !b->moves)
         rc = body_sync(b, eb);

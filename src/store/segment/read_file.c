@@ -137,7 +137,7 @@ read_check_record(struct rt_file *f, const struct segment *s, const struct entry
 }
 
 static enum err
-check_body(const struct store *d, const struct log_record *m, uint64_t *bad)
+read_check_body(const struct store *d, const struct log_record *m, uint64_t *bad)
 {
     *bad = 0;
     if (m->block_sums.len != 4 * block_count(m->payload))
@@ -242,7 +242,7 @@ load_log_record(struct store *d, const struct entry *entry, bool want_body,
         !content_eq(&entry->content, &out->m.content))
         rc = ERR_CORRUPT;
     if (rc == ERR_OK && want_body)
-        rc = check_body(d, &out->m, bad);
+        rc = read_check_body(d, &out->m, bad);
     if (rc != ERR_OK)
         loaded_fini(out);
     return rc;

@@ -55,7 +55,7 @@ is_at(const struct reading_place *p, uint32_t segment, uint64_t offset)
 }
 
 static bool
-reads(const struct reading *r, const struct reading_place *p)
+reading_is_of(const struct reading *r, const struct reading_place *p)
 {
     if (is_at(p, r->segment, r->offset))
         return true;
@@ -75,7 +75,7 @@ struct ask {
 };
 
 static void
-ask_here(void *arg)
+reading_ask_here(void *arg)
 {
     struct ask *a = arg;
 
@@ -84,7 +84,7 @@ ask_here(void *arg)
         const struct reading *r = LIST_ENTRY(n, struct reading, of_loop);
 
         for (uint32_t i = 0; i < a->count; i++)
-            a->at[i].busy = a->at[i].busy || reads(r, &a->at[i]);
+            a->at[i].busy = a->at[i].busy || reading_is_of(r, &a->at[i]);
     }
 }
 
@@ -97,9 +97,9 @@ readings_ask(struct store *d, struct reading_place *at, uint32_t count)
         enum err rc = ERR_OK;
 
         if (i == rt_loop_index())
-            ask_here(&a);
+            reading_ask_here(&a);
         else
-            rc = rt_call(i, ask_here, &a);
+            rc = rt_call(i, reading_ask_here, &a);
         if (rc != ERR_OK)
             return rc;
     }

@@ -227,8 +227,8 @@ is_inside(const struct wal_scan *s, uint64_t offset, uint64_t len)
 
 /* Makes the window hold what the file has of [offset, offset + len); less only at the file's end. */
 static enum err
-look(struct wal_scan *s, uint64_t offset, uint64_t len, struct span *out,
-     struct errbuf *eb)
+scan_look(struct wal_scan *s, uint64_t offset, uint64_t len, struct span *out,
+          struct errbuf *eb)
 {
     enum err rc = ERR_OK;
     uint64_t end;
@@ -270,7 +270,8 @@ no_batch(struct errbuf *eb, const char *why)
 }
 
 static enum scanned
-check_payload(const struct wal_scan *s, const struct log_record *m, struct errbuf *eb)
+scan_check_payload(const struct wal_scan *s, const struct log_record *m,
+                   struct errbuf *eb)
 {
     uint64_t bad;
 
@@ -301,7 +302,7 @@ scan_record(struct wal_scan *s, uint64_t offset, struct log_record *m, struct er
     size_t need;
     enum log_record_result got;
     uint64_t whole;
-    enum err rc = look(s, offset, HEAD_MAX, &window, eb);
+    enum err rc = scan_look(s, offset, HEAD_MAX, &window, eb);
 
     if (rc != ERR_OK)
         return SCAN_ERROR;
@@ -380,7 +381,7 @@ scan_payloads(struct wal_scan *s, uint64_t end, uint64_t moves, struct errbuf *e
     struct span batch;
     uint64_t at = s->offset;
 
-    if (look(s, s->offset, end - s->offset, &batch, eb) != ERR_OK)
+    if (scan_look(s, s->offset, end - s->offset, &batch, eb) != ERR_OK)
         return SCAN_ERROR;
     if (batch.len < end - s->offset)
         return no_batch(eb, "the segment ends inside a group");
@@ -396,7 +397,7 @@ scan_payloads(struct wal_scan *s, uint64_t end, uint64_t moves, struct errbuf *e
                              eb) != LOG_RECORD_OK)
             return no_batch(eb, "a header changed while it was read");
         m->body = (struct span){head + m->head_len, m->payload};
-        got = check_payload(s, m, eb);
+        got = scan_check_payload(s, m, eb);
         if (got != SCAN_BATCH)
             return got;
         if (!is_padding_clean(m->body.at + m->payload,
@@ -408,7 +409,7 @@ scan_payloads(struct wal_scan *s, uint64_t end, uint64_t moves, struct errbuf *e
 }
 
 static enum scanned
-next_batch(struct wal_scan *s, struct errbuf *eb)
+scan_next_batch(struct wal_scan *s, struct errbuf *eb)
 {
     uint64_t end = 0, moves;
     enum scanned got = scan_heads(s, &end, &moves, eb);
@@ -427,7 +428,7 @@ enum scanned
 wal_scan_next(struct wal_scan *s, struct errbuf *eb)
 {
     s->records = s->own;
-    return next_batch(s, eb);
+    return scan_next_batch(s, eb);
 }
 
 enum err
@@ -443,7 +444,7 @@ wal_scan_within(struct wal_scan *s, struct log_record *into)
 
     s->records = into;
     s->within = true;
-    got = next_batch(s, NULL);
+    got = scan_next_batch(s, NULL);
     s->within = false;
     s->records = s->own;
     return got == SCAN_ERROR ? SCAN_MORE : got; /* nothing was read: it is the window */
@@ -511,14 +512,14 @@ scan_salvage_record(struct wal_scan *s, uint64_t at, uint64_t to, struct log_rec
         return got == SCAN_BATCH ? SCAN_END : got;
     if (log_record_end(m) > to)
         return SCAN_END;
-    if (look(s, at, log_record_end(m) - at, &whole, NULL) != ERR_OK)
+    if (scan_look(s, at, log_record_end(m) - at, &whole, NULL) != ERR_OK)
         return SCAN_ERROR;
     if (log_record_parse(whole, m, &need, NULL) != LOG_RECORD_OK)
         return SCAN_END;
     m->body_damaged = whole.len < m->head_len + m->payload;
     if (m->payload > 0 && !m->body_damaged) {
         m->body = (struct span){whole.at + m->head_len, m->payload};
-        m->body_damaged = check_payload(s, m, NULL) != SCAN_BATCH;
+        m->body_damaged = scan_check_payload(s, m, NULL) != SCAN_BATCH;
     }
     if (m->body_damaged)
         m->body = (struct span){"", 0};

@@ -127,7 +127,7 @@ wait_for_spare(struct feeder *f)
 }
 
 static void
-give_back(struct feeder *f, struct scan_chunk *b)
+readahead_give_back(struct feeder *f, struct scan_chunk *b)
 {
     scan_spare_keep(f->runs ? &f->windows : NULL, &b->window);
     b->count = b->next = 0;
@@ -147,7 +147,7 @@ give_out(struct feeder *f, struct scan_chunk *b)
 
 /* Where the log ends, and nothing of it stands behind. */
 static void
-note_end(struct scan_readahead *a, struct wal_scan *scan, struct scan_chunk *b)
+readahead_note_end(struct scan_readahead *a, struct wal_scan *scan, struct scan_chunk *b)
 {
     struct wal_scan_next_batch behind;
 
@@ -184,12 +184,12 @@ feed_log(struct feeder *f)
         if (good)
             p.into->window = iobuf_ref(scan.window);
         if (good && p.got == SCAN_END)
-            note_end(a, &scan, p.into); /* may move the scan's window */
+            readahead_note_end(a, &scan, p.into); /* may move the scan's window */
         if (good && (p.into->count > 0 || p.into->ends)) {
             give_out(f, p.into);
             continue;
         }
-        give_back(f, p.into);
+        readahead_give_back(f, p.into);
         if (filled)
             break; /* a whole window, and no batch in it */
     }
@@ -198,7 +198,7 @@ feed_log(struct feeder *f)
 }
 
 static void
-feed(void *arg)
+readahead_feed(void *arg)
 {
     struct feeder *f = arg;
     struct scan_readahead *a = f->of;
@@ -235,7 +235,7 @@ begin_feeder(struct scan_readahead *a, struct feeder *f)
         list_push_back(&f->spare, &f->chunks[i].link);
     }
     f->runs = true;
-    if (rt_group_start(&a->batch, feed, f) != ERR_OK)
+    if (rt_group_start(&a->batch, readahead_feed, f) != ERR_OK)
         f->runs = false;
 }
 
@@ -285,7 +285,7 @@ scan_readahead_end(struct scan_readahead **ap)
 }
 
 static uint32_t
-place_of(const struct scan_readahead *a, uint32_t segment)
+readahead_place_of(const struct scan_readahead *a, uint32_t segment)
 {
     uint32_t i = 0;
 
@@ -296,7 +296,7 @@ place_of(const struct scan_readahead *a, uint32_t segment)
 
 /* What this feeder has of the log, or NULL. What it has of logs before it is not asked for any more. */
 static struct scan_chunk *
-front_of(struct feeder *f, uint32_t log)
+readahead_front_of(struct feeder *f, uint32_t log)
 {
     while (!list_empty(&f->ready)) {
         struct scan_chunk *b = LIST_ENTRY(f->ready.next, struct scan_chunk, link);
@@ -306,7 +306,7 @@ front_of(struct feeder *f, uint32_t log)
         if (b->log == log && (b->next < b->count || b->ends))
             return b;
         list_remove(&b->link);
-        give_back(f, b);
+        readahead_give_back(f, b);
     }
     return NULL;
 }
@@ -320,7 +320,7 @@ scan_chunk_for(struct scan_readahead *a, uint32_t log)
 
         for (uint32_t i = 0; i < FEEDERS; i++) {
             struct feeder *f = &a->feeders[i];
-            struct scan_chunk *b = front_of(f, log);
+            struct scan_chunk *b = readahead_front_of(f, log);
 
             if (b != NULL)
                 return b;
@@ -333,7 +333,7 @@ scan_chunk_for(struct scan_readahead *a, uint32_t log)
 
 /* Is this the batch that was wanted? */
 static bool
-fits(const struct log_record *m, const struct wal_scan *s)
+readahead_fits(const struct log_record *m, const struct wal_scan *s)
 {
     return m->offset == s->offset && (s->batch == 0 || m->batch == s->batch) &&
            m->epoch >= s->epoch;
@@ -342,7 +342,7 @@ fits(const struct log_record *m, const struct wal_scan *s)
 enum scanned
 scan_readahead_take(struct scan_readahead *a, struct wal_scan *s, struct errbuf *eb)
 {
-    uint32_t log = a != NULL ? place_of(a, s->source.segment) : 0;
+    uint32_t log = a != NULL ? readahead_place_of(a, s->source.segment) : 0;
     struct scan_chunk *b = a != NULL && log < a->count ? scan_chunk_for(a, log) : NULL;
     struct log_record *m;
     uint32_t n = 0;
@@ -357,7 +357,7 @@ scan_readahead_take(struct scan_readahead *a, struct wal_scan *s, struct errbuf 
         return SCAN_END;
     }
     m = &b->records[b->next];
-    if (!fits(m, s)) {
+    if (!readahead_fits(m, s)) {
         b->next = b->count; /* what follows in this log does not fit either */
         b->ends = false;
         return SCAN_MORE;

@@ -61,7 +61,7 @@ segment_name_parse(const char *name, enum segment_kind *kind, uint32_t *id)
 /* ---- the table ---- */
 
 static segment_slot *
-slot_of(struct store *d, uint32_t id, bool make)
+segment_slot_of(struct store *d, uint32_t id, bool make)
 {
     segment_slot *page;
     uint32_t top = id / SEGMENT_TABLE_PAGE;
@@ -98,7 +98,7 @@ segment_drop(struct segment **sp)
 struct segment *
 segment_pin(struct store *d, uint32_t id)
 {
-    segment_slot *slot = slot_of(d, id, false);
+    segment_slot *slot = segment_slot_of(d, id, false);
     struct segment *s =
         slot != NULL ? atomic_load_explicit(slot, memory_order_acquire) : NULL;
 
@@ -117,7 +117,7 @@ segment_drop_recycled(void *ptr)
 static void
 table_add(struct segment *s)
 {
-    segment_slot *slot = slot_of(s->disk, s->id, true);
+    segment_slot *slot = segment_slot_of(s->disk, s->id, true);
 
     assert(slot != NULL && atomic_load(slot) == NULL);
     list_push_back(&s->disk->segments->of_class[s->class], &s->owner.of_class);
@@ -127,7 +127,7 @@ table_add(struct segment *s)
 static void
 table_remove(struct store *d, uint32_t id)
 {
-    segment_slot *slot = slot_of(d, id, false);
+    segment_slot *slot = segment_slot_of(d, id, false);
     struct segment *s = slot != NULL ? atomic_exchange(slot, NULL) : NULL;
 
     if (s == NULL)
@@ -595,7 +595,7 @@ header_from_first(const struct segment *s, struct log_record *out, struct errbuf
 static enum err
 check_number(const struct segment *s, struct errbuf *eb)
 {
-    segment_slot *slot = slot_of(s->disk, s->id, false);
+    segment_slot *slot = segment_slot_of(s->disk, s->id, false);
 
     return slot == NULL || atomic_load(slot) == NULL
                ? ERR_OK

@@ -21,7 +21,7 @@ segment_list_add(struct segment_list *l, enum segment_kind kind, uint32_t id)
 }
 
 static void
-on_name(const char *name, void *arg)
+segment_list_on_name(const char *name, void *arg)
 {
     const struct reading *r = arg;
     enum segment_kind kind;
@@ -40,7 +40,7 @@ segment_list_read(struct segment_list *l, struct rt_dir *dir,
 {
     struct reading r = {l, on_other, arg};
 
-    return rt_dir_list(dir, on_name, &r, eb);
+    return rt_dir_list(dir, segment_list_on_name, &r, eb);
 }
 
 void

@@ -50,7 +50,7 @@ static struct list spaces = {&spaces, &spaces};
 
 /* Not known: what was seen last stays. */
 static uint64_t
-measure(struct space *s)
+space_measure(struct space *s)
 {
     uint64_t total, free_bytes;
 
@@ -77,7 +77,7 @@ space_is_tight(const struct space *s)
 }
 
 static enum err
-refuse(const struct space *s, struct errbuf *eb)
+space_refuse(const struct space *s, struct errbuf *eb)
 {
     const struct index *x = s->disk->index;
 
@@ -103,7 +103,7 @@ space_admit(const struct space *s, uint64_t size, struct errbuf *eb)
     if (s == NULL)
         return ERR_OK;
     if (space_is_full(s))
-        return refuse(s, eb);
+        return space_refuse(s, eb);
     if (size == STORE_SIZE_UNKNOWN || size < BODY_OWN)
         return ERR_OK; /* there may be room in a segment that is allocated */
     left = atomic_load(&s->free_bytes);
@@ -124,7 +124,7 @@ space_leaves_reserve(struct space *s, uint64_t bytes, struct errbuf *eb)
     if (s == NULL)
         return ERR_OK;
     keep = atomic_load(&s->reserve) / 2;
-    if (measure(s) >= bytes + keep)
+    if (space_measure(s) >= bytes + keep)
         return ERR_OK;
     return err_set(eb, ERR_NO_SPACE,
                    "%" PRIu64 " MiB do not fit: the disk has %" PRIu64
@@ -181,16 +181,16 @@ space_give_ballast(struct space *s)
     if (rc != ERR_OK && rc != ERR_NOT_FOUND)
         LOG(LOG_ERROR, "store.ballast_stays", "no room could be made",
             L_TEXT("disk", rt_dir_path(s->disk->root)), L_TEXT("error", eb.text));
-    (void)measure(s);
+    (void)space_measure(s);
     return rc == ERR_OK;
 }
 
 /* Once a second: is there room, and room for a ballast? */
 static void
-look(struct space *s)
+space_look(struct space *s)
 {
     struct errbuf eb = {0};
-    uint64_t left = measure(s), reserve = atomic_load(&s->reserve);
+    uint64_t left = space_measure(s), reserve = atomic_load(&s->reserve);
     bool full = space_is_full(s);
 
     if (!s->owner.has_ballast && left >= reserve + reserve / 2) {
@@ -199,7 +199,7 @@ look(struct space *s)
         if (rc != ERR_OK && rc != ERR_NO_SPACE)
             LOG(LOG_WARN, "store.no_ballast", "a full disk may not be able to delete",
                 L_TEXT("disk", rt_dir_path(s->disk->root)), L_TEXT("error", eb.text));
-        left = measure(s);
+        left = space_measure(s);
     }
     if (full && s->owner.has_ballast && left >= reserve / 2) {
         atomic_store(&s->full, false);
@@ -237,8 +237,8 @@ struct sums_of_classes {
 };
 
 static void
-on_segment(void *arg, enum store_class class, uint32_t segment,
-           const struct index_segment *seen)
+space_on_segment(void *arg, enum store_class class, uint32_t segment,
+                 const struct index_segment *seen)
 {
     struct sums_of_classes *sums = arg;
 
@@ -252,7 +252,7 @@ count_living(struct space *s)
     struct sums_of_classes sums = {0};
     struct errbuf eb = {0};
 
-    if (index_segments(s->disk->index, on_segment, &sums, &eb) != ERR_OK)
+    if (index_segments(s->disk->index, space_on_segment, &sums, &eb) != ERR_OK)
         return; /* said where it was noticed */
     for (unsigned c = 0; c < STORE_CLASSES_; c++)
         atomic_store(&s->living[c], sums.living[c]);
@@ -268,7 +268,7 @@ space_run(void *arg)
         struct rt_shield shield;
 
         rt_shield_begin(&shield);
-        look(s);
+        space_look(s);
         count_prealloc(s);
         if (s->owner.ticks++ % COUNT_TICKS == 0)
             count_living(s);
@@ -390,8 +390,8 @@ put_full(struct buf *out, const struct space *s)
 }
 
 static void
-family(struct buf *out, const char *name, const char *help,
-       void (*put)(struct buf *out, const struct space *s))
+space_family(struct buf *out, const char *name, const char *help,
+             void (*put)(struct buf *out, const struct space *s))
 {
     buf_printf(out, "# HELP %s %s\n# TYPE %s gauge\n", name, help, name);
     LIST_EACH(&spaces, n)
@@ -399,20 +399,21 @@ family(struct buf *out, const char *name, const char *help,
 }
 
 static void
-collect(struct buf *out, void *arg)
+space_collect(struct buf *out, void *arg)
 {
     (void)arg;
     lock_acquire(&spaces_lock);
     if (!list_empty(&spaces)) {
-        family(out, "forebay_capacity_bytes", "room of a disk by what it is used for",
-               put_capacity);
-        family(out, "forebay_space_overhead_ratio",
-               "bytes of segments over those that live in them", put_overhead);
-        family(out, "forebay_write_amplification_ratio",
-               "bytes appended, by compaction too, over those for users, since the start",
-               put_amplification);
-        family(out, "forebay_disk_full",
-               "1 while a disk takes no objects for want of room", put_full);
+        space_family(out, "forebay_capacity_bytes",
+                     "room of a disk by what it is used for", put_capacity);
+        space_family(out, "forebay_space_overhead_ratio",
+                     "bytes of segments over those that live in them", put_overhead);
+        space_family(
+            out, "forebay_write_amplification_ratio",
+            "bytes appended, by compaction too, over those for users, since the start",
+            put_amplification);
+        space_family(out, "forebay_disk_full",
+                     "1 while a disk takes no objects for want of room", put_full);
     }
     lock_release(&spaces_lock);
 }
@@ -448,7 +449,7 @@ enum err
 space_open(struct space *s, struct errbuf *eb)
 {
     unsigned mode;
-    uint64_t left = measure(s), reserve = atomic_load(&s->reserve);
+    uint64_t left = space_measure(s), reserve = atomic_load(&s->reserve);
 
     s->owner.has_ballast =
         rt_dir_mode(s->disk->state, BALLAST_FILE, &mode, NULL) == ERR_OK;
@@ -464,7 +465,7 @@ space_start(struct space *s, struct errbuf *eb)
     enum err rc;
 
     if (!atomic_exchange(&registered, true))
-        metrics_register(collect, &registered);
+        metrics_register(space_collect, &registered);
     lock_acquire(&spaces_lock);
     list_push_back(&spaces, &s->of_all);
     lock_release(&spaces_lock);

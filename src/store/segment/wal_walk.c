@@ -27,7 +27,8 @@ walk_damage(const struct walk *w, struct wal_scan *scan, enum err *rc, struct er
 }
 
 static enum err
-walk_segment(const struct walk *w, struct store *d, struct segment *s, struct errbuf *eb)
+wal_walk_segment(const struct walk *w, struct store *d, struct segment *s,
+                 struct errbuf *eb)
 {
     struct scan_source source = {.file = s->file,
                                  .segment = s->id,
@@ -68,7 +69,7 @@ wal_walk(struct store *d, enum store_class class, wal_salvage_fn *fn, void *arg,
         struct segment *s = LIST_ENTRY(n, struct segment, owner.of_class);
 
         if (rc == ERR_OK && s->kind == SEGMENT_LOG)
-            rc = walk_segment(&w, d, s, eb);
+            rc = wal_walk_segment(&w, d, s, eb);
     }
     return rc;
 }

@@ -99,14 +99,14 @@ is_hashed(const struct changes *c, uint64_t bucket, struct span key)
 
 /* A replay has read them already. */
 static uint64_t
-key_hash(const struct changes *c, uint64_t bucket, struct span key)
+change_key_hash(const struct changes *c, uint64_t bucket, struct span key)
 {
     return is_hashed(c, bucket, key) ? c->hashed.hash : run_key_hash(bucket, key);
 }
 
 /* Where the key stands, or would stand, in c->slots. */
 static uint16_t *
-slot_of(struct changes *c, uint64_t hash, uint64_t bucket, struct span key)
+change_slot_of(struct changes *c, uint64_t hash, uint64_t bucket, struct span key)
 {
     for (uint64_t at = hash % CHANGED_SLOTS;; at = (at + 1) % CHANGED_SLOTS) {
         const struct changed_object *o;
@@ -120,9 +120,9 @@ slot_of(struct changes *c, uint64_t hash, uint64_t bucket, struct span key)
 }
 
 static struct changed_object *
-changed(struct changes *c, uint64_t bucket, struct span key)
+change_changed(struct changes *c, uint64_t bucket, struct span key)
 {
-    uint16_t slot = *slot_of(c, key_hash(c, bucket, key), bucket, key);
+    uint16_t slot = *change_slot_of(c, change_key_hash(c, bucket, key), bucket, key);
 
     return slot != 0 ? &c->objects[slot - 1] : NULL;
 }
@@ -142,7 +142,7 @@ is_new(const struct changes *c, uint64_t bucket, struct span key)
     const struct key_filter *key_filter = c->disk->key_filter;
 
     return key_filter != NULL && key_filter_is_complete(key_filter) &&
-           !key_filter_maybe(key_filter, key_hash(c, bucket, key)) &&
+           !key_filter_maybe(key_filter, change_key_hash(c, bucket, key)) &&
            !index_is_hiding(c->disk->index);
 }
 
@@ -156,7 +156,7 @@ changes_current(struct changes *c, uint64_t bucket, struct span key, struct entr
     if (!is_hashed(c, bucket, key))
         c->hashed = (struct key_hashed){
             .bucket = bucket, .hash = run_key_hash(bucket, key), .key = key};
-    o = changed(c, bucket, key);
+    o = change_changed(c, bucket, key);
     if (o != NULL) {
         *out = o->entry;
         return ERR_OK;
@@ -201,12 +201,12 @@ void
 changes_set_object(struct changes *c, uint64_t bucket, struct span key,
                    const struct entry *entry)
 {
-    struct changed_object *o = changed(c, bucket, key);
-    uint64_t hash = key_hash(c, bucket, key);
+    struct changed_object *o = change_changed(c, bucket, key);
+    uint64_t hash = change_key_hash(c, bucket, key);
 
     note_usage(c, bucket, key, o, entry);
     if (o == NULL) {
-        uint16_t *slot = slot_of(c, hash, bucket, key);
+        uint16_t *slot = change_slot_of(c, hash, bucket, key);
 
         assert(c->object_count < BATCH_RECORDS);
         o = &c->objects[c->object_count++];

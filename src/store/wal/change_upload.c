@@ -21,8 +21,9 @@
 /* Has it not ended yet, in this batch or before? Its parts may be met until the index has swept them. *counts: its parts are
  * what the bucket holds. */
 static enum err
-upload_is_open(struct changes *c, const struct log_record *m, const struct upload_id *id,
-               bool *out, bool *counts, struct errbuf *eb)
+change_upload_is_open(struct changes *c, const struct log_record *m,
+                      const struct upload_id *id, bool *out, bool *counts,
+                      struct errbuf *eb)
 {
     struct store *d = c->disk;
     struct upload_entry u = {0};
@@ -112,8 +113,8 @@ apply_upload_begin(struct changes *c, const struct log_record *m, struct errbuf 
     if (rc != ERR_OK)
         return rc;
     /* What can't be asked is not counted until the next start. */
-    if (upload_is_open(c, m, &m->upload, &open, &counts, NULL) == ERR_OK && !open &&
-        !u.copy && sum_parts(c, &m->upload, &sum, NULL) == ERR_OK)
+    if (change_upload_is_open(c, m, &m->upload, &open, &counts, NULL) == ERR_OK &&
+        !open && !u.copy && sum_parts(c, &m->upload, &sum, NULL) == ERR_OK)
         note_open(c, m, sum.count, sum.bytes);
     assert(c->begun_count < BATCH_RECORDS);
     c->begun[c->begun_count++] =
@@ -131,7 +132,7 @@ count_in_bucket(struct changes *c, const struct log_record *m, const struct entr
     bool open, counts, had = own != NULL || old != NULL;
     uint64_t before = own != NULL ? own->size : old != NULL ? old->size : 0;
 
-    if (upload_is_open(c, m, &m->upload, &open, &counts, NULL) == ERR_OK && counts)
+    if (change_upload_is_open(c, m, &m->upload, &open, &counts, NULL) == ERR_OK && counts)
         note_open(c, m, had ? 0 : 1, (int64_t)size - (int64_t)before);
     if (own == NULL) {
         assert(c->part_count < BATCH_RECORDS);
@@ -215,7 +216,7 @@ changes_drop_parts(struct changes *c, const struct log_record *m,
     struct store *d = c->disk;
     struct dropping g = {.changes = c, .kept = kept};
     bool open = false, counts;
-    enum err rc = upload_is_open(c, m, id, &open, &counts, eb);
+    enum err rc = change_upload_is_open(c, m, id, &open, &counts, eb);
 
     if (rc == ERR_OK && open)
         rc = list_each_part(d->memtable, d->index, id, PARTS_A_TIME, drop_part, &g, eb);

@@ -20,7 +20,7 @@ entry_is_version(const struct entry *entry)
 }
 
 static bool
-same_version(const struct version *a, const struct version *b)
+change_same_version(const struct version *a, const struct version *b)
 {
     return version_cmp(a, b) == 0;
 }
@@ -28,15 +28,16 @@ same_version(const struct version *a, const struct version *b)
 /* ---- what this batch has done to older versions ---- */
 
 static struct changed_version *
-changed(struct changes *c, uint64_t bucket, struct span key, const struct version *born)
+change_changed(struct changes *c, uint64_t bucket, struct span key,
+               const struct version *born)
 {
     uint64_t hash = hash_xxh3(key.at, key.len, bucket);
 
     for (uint32_t i = 0; i < c->version_count; i++) {
         struct changed_version *v = &c->versions[i];
 
-        if (v->hash == hash && v->bucket == bucket && same_version(&v->born, born) &&
-            span_eq(v->key, key))
+        if (v->hash == hash && v->bucket == bucket &&
+            change_same_version(&v->born, born) && span_eq(v->key, key))
             return v;
     }
     return NULL;
@@ -48,7 +49,7 @@ static enum err
 find_older(struct changes *c, uint64_t bucket, struct span key,
            const struct version *born, struct entry *out, struct errbuf *eb)
 {
-    const struct changed_version *v = changed(c, bucket, key, born);
+    const struct changed_version *v = change_changed(c, bucket, key, born);
 
     if (v == NULL)
         return find_version(c->disk->memtable, c->disk->index, bucket, key, born, out,
@@ -67,7 +68,7 @@ note_older(struct changes *c, const struct log_record *m, const struct version *
     struct entry before;
     enum err rc;
 
-    if (same_version(born, &null_pointer))
+    if (change_same_version(born, &null_pointer))
         return;
     rc = find_older(c, m->bucket, m->key, born, &before, NULL);
     if (rc == ERR_OK || rc == ERR_NOT_FOUND) /* else: off by one until the next start */
@@ -82,7 +83,7 @@ set_version(struct changes *c, const struct log_record *m, const struct version 
     struct changed_version *v;
 
     note_older(c, m, born, entry);
-    v = changed(c, m->bucket, m->key, born);
+    v = change_changed(c, m->bucket, m->key, born);
     if (v == NULL) {
         if (c->version_count == c->version_room) {
             c->version_room = c->version_room == 0 ? 64 : 2 * c->version_room;
@@ -132,7 +133,7 @@ newest_older(struct changes *c, const struct log_record *m, struct entry *out,
                         &count, &more, eb);
         for (uint32_t i = 0; rc == ERR_OK && i < count && !found; i++) {
             after = entry_born(&entries[i]);
-            found = changed(c, m->bucket, m->key, &after) == NULL;
+            found = change_changed(c, m->bucket, m->key, &after) == NULL;
             *out = entries[i];
             best = after;
         }
@@ -145,7 +146,7 @@ newest_older(struct changes *c, const struct log_record *m, struct entry *out,
         const struct changed_version *v = &c->versions[i];
 
         if (v->bucket != m->bucket || v->gone || !span_eq(v->key, m->key) ||
-            same_version(&v->born, &null_pointer))
+            change_same_version(&v->born, &null_pointer))
             continue;
         born = v->born;
         if (found && version_cmp(&born, &best) < 0)
@@ -169,8 +170,8 @@ changes_version(struct changes *c, uint64_t bucket, struct span key,
     if (rc != ERR_OK)
         return rc;
     now = entry_born(out);
-    *current = entry_is_version(out) &&
-               (born != NULL ? same_version(&now, born) : entry_is_null_version(out));
+    *current = entry_is_version(out) && (born != NULL ? change_same_version(&now, born)
+                                                      : entry_is_null_version(out));
     if (*current)
         return ERR_OK;
     return born != NULL ? find_older(c, bucket, key, born, out, eb)
@@ -228,7 +229,7 @@ changes_succeed(struct changes *c, const struct log_record *m, const struct entr
     if ((old->flags & known) != 0 && (entry->flags & known) == 0)
         entry->flags |=
             ENTRY_SUSPENDED | ((entry->flags & ENTRY_TOMBSTONE) != 0 ? ENTRY_MARKER : 0);
-    if (!entry_is_version(old) || same_version(&was, &is)) {
+    if (!entry_is_version(old) || change_same_version(&was, &is)) {
         /* The same body may come to another place: a copy was damaged there, or is moved. */
         if (!content_eq(&old->content, &entry->content) ||
             old->place.segment != entry->place.segment ||
@@ -248,8 +249,8 @@ changes_succeed(struct changes *c, const struct log_record *m, const struct entr
 /* The current version is gone: the newest of the others takes its place, under a version that is newer than what it
  * replaces. */
 static enum err
-promote(struct changes *c, const struct log_record *m, struct entry *entry,
-        struct errbuf *eb)
+change_promote(struct changes *c, const struct log_record *m, struct entry *entry,
+               struct errbuf *eb)
 {
     struct entry next;
     enum err rc = newest_older(c, m, &next, eb);
@@ -300,7 +301,7 @@ changes_version_delete(struct changes *c, const struct log_record *m, struct ent
     if (rc == ERR_NOT_FOUND)
         return ERR_OK;
     if (rc == ERR_OK && current)
-        rc = promote(c, m, entry, eb);
+        rc = change_promote(c, m, entry, eb);
     if (rc != ERR_OK)
         return rc;
     changes_entry_died(c, &ended);
@@ -322,7 +323,7 @@ changes_insert(struct changes *c, const struct log_record *m, struct entry *entr
         return rc;
     at = entry_born(&now);
     /* The same, with newer metadata. */
-    if (rc == ERR_OK && same_version(&at, &born) &&
+    if (rc == ERR_OK && change_same_version(&at, &born) &&
         version_cmp(&now.version, &entry->version) > 0)
         return ERR_OK;
     if (rc == ERR_NOT_FOUND || version_cmp(&at, &born) <= 0 || entry_is_blank(&now)) {

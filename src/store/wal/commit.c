@@ -51,7 +51,7 @@ struct committer {
 /* ---- handing in ---- */
 
 static void
-answer(struct commit *c, enum err rc)
+commit_answer(struct commit *c, enum err rc)
 {
     c->rc = rc;
     rt_wake(&c->waiter); /* *c is gone from here on */
@@ -59,7 +59,7 @@ answer(struct commit *c, enum err rc)
 
 /* Whether the key is new is asked when its batch is made: by then the answer is near. */
 static void
-expect(struct commit *c)
+commit_expect(struct commit *c)
 {
     const struct key_filter *key_filter = c->disk->key_filter;
 
@@ -69,22 +69,22 @@ expect(struct commit *c)
 }
 
 static void
-enqueue(struct commit *c)
+commit_enqueue(struct commit *c)
 {
     struct committer *k = c->disk->committer[c->class];
 
     if (k == NULL || !k->daemon.running || k->stop) {
         (void)err_set(&c->eb, ERR_CLOSED, "the disk is closing");
-        answer(c, ERR_CLOSED);
+        commit_answer(c, ERR_CLOSED);
         return;
     }
     if (k->queued >= QUEUE_MAX) {
         (void)err_set(&c->eb, ERR_BUSY, "%u changes wait for the disk, at most %u",
                       k->queued, QUEUE_MAX);
-        answer(c, ERR_BUSY);
+        commit_answer(c, ERR_BUSY);
         return;
     }
-    expect(c);
+    commit_expect(c);
     list_push_back(&k->queue, &c->in_queue);
     k->queued++;
     rt_cond_signal(&k->wake);
@@ -93,7 +93,7 @@ enqueue(struct commit *c)
 static void
 on_message(struct rt_msg *m)
 {
-    enqueue(CONTAINER_OF(m, struct commit, msg));
+    commit_enqueue(CONTAINER_OF(m, struct commit, msg));
 }
 
 enum err
@@ -108,7 +108,7 @@ commit_submit(struct store *d, enum store_class class, struct commit *c,
     list_init(&c->in_queue);
     rt_waiter_init(&c->waiter);
     if (rt_loop_index() == d->o.owner_loop) {
-        enqueue(c);
+        commit_enqueue(c);
     } else {
         c->msg = (struct rt_msg){.fn = on_message};
         rt_post(d->o.owner_loop, &c->msg);
@@ -126,7 +126,7 @@ commit_start(struct store *d, enum store_class class, struct commit *c)
     c->class = class;
     list_init(&c->in_queue);
     rt_waiter_init(&c->waiter);
-    enqueue(c);
+    commit_enqueue(c);
 }
 
 enum err
@@ -298,7 +298,7 @@ room_for(const struct commit *c)
 
 /* Takes as much from the queue as one batch holds. */
 static uint64_t
-gather(struct committer *k)
+commit_gather(struct committer *k)
 {
     uint64_t bytes = STORE_ALIGN; /* the filling of the last */
 
@@ -361,9 +361,9 @@ answer_all(struct committer *k, enum err rc, const struct errbuf *eb, bool unkno
         if (rc != ERR_OK) {
             c->unknown = unknown && c->rc == ERR_OK;
             c->eb = *eb;
-            answer(c, rc);
+            commit_answer(c, rc);
         } else {
-            answer(c, c->rc);
+            commit_answer(c, c->rc);
         }
     }
     k->count = 0;
@@ -383,7 +383,7 @@ commit_batch(struct committer *k)
 {
     struct store *d = k->disk;
     struct errbuf eb = {0};
-    uint64_t bytes = gather(k);
+    uint64_t bytes = commit_gather(k);
     enum err rc = wal_reserve(d, k->class, bytes, &eb);
 
     if (rc == ERR_OK)
@@ -424,12 +424,12 @@ wait_for_index(struct committer *k)
     while (rc == ERR_OK && flush_is_behind(k->disk))
         rc = flush_wait(k->disk, &eb);
     if (rc == ERR_NO_SPACE) {
-        (void)gather(k);
+        (void)commit_gather(k);
         answer_all(k, rc, &eb, false);
         return ERR_OK;
     }
     if (rc != ERR_OK && rc != ERR_CANCELLED) {
-        (void)gather(k);
+        (void)commit_gather(k);
         (void)err_set(
             &eb, ERR_BUSY,
             "the index of this disk takes nothing; it is rebuilt at the next start");
@@ -476,7 +476,7 @@ committer_run(void *arg)
         struct commit *c = LIST_ENTRY(list_pop_front(&k->queue), struct commit, in_queue);
 
         (void)err_set(&c->eb, ERR_CLOSED, "the disk is closing");
-        answer(c, ERR_CLOSED);
+        commit_answer(c, ERR_CLOSED);
     }
     rt_daemon_over(&k->daemon);
 }

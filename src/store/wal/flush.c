@@ -77,7 +77,7 @@ sync_native(struct store *d, const struct wal_position *checkpoint, struct errbu
 
 /* They died, but the index does not know: with what dies from now on they are tried again. */
 static void
-give_back(struct store *d, struct garbage *garbage, uint32_t count)
+flush_give_back(struct store *d, struct garbage *garbage, uint32_t count)
 {
     uint32_t more = d->wals->garbage_count;
 
@@ -129,7 +129,7 @@ void
 flush_thaw(struct store *d, struct flush *f)
 {
     memtable_thaw(d->memtable, &f->batch);
-    give_back(d, f->garbage, f->garbage_count);
+    flush_give_back(d, f->garbage, f->garbage_count);
     f->garbage = NULL;
 }
 

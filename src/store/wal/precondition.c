@@ -148,7 +148,8 @@ reply_from_completed(struct changes *changes, struct commit *c)
 }
 
 static enum verdict
-check_upload(struct changes *changes, struct commit *c, uint32_t written, bool *sync)
+precondition_check_upload(struct changes *changes, struct commit *c, uint32_t written,
+                          bool *sync)
 {
     struct upload_entry u;
     enum err rc;
@@ -190,7 +191,8 @@ check_nothing(struct changes *changes, struct commit *c, uint32_t written, bool 
 }
 
 static enum verdict
-check_change(struct changes *changes, struct commit *c, uint32_t written, bool *sync)
+precondition_check_change(struct changes *changes, struct commit *c, uint32_t written,
+                          bool *sync)
 {
     (void)written;
     return check_object(changes, c, sync);
@@ -212,9 +214,10 @@ check_replica(struct changes *changes, struct commit *c, uint32_t written, bool 
 }
 
 static enum verdict
-check_prepare(struct changes *changes, struct commit *c, uint32_t written, bool *sync)
+precondition_check_prepare(struct changes *changes, struct commit *c, uint32_t written,
+                           bool *sync)
 {
-    return is_upload(c) ? check_upload(changes, c, written, sync)
+    return is_upload(c) ? precondition_check_upload(changes, c, written, sync)
                         : precondition_check_replica(changes, c, sync);
 }
 
@@ -231,21 +234,21 @@ check_version(struct changes *changes, struct commit *c, uint32_t written, bool 
 static const struct commit_kind kinds[] = {
     [LOG_RECORD_PUT]             = {ARM_NONE,      POINT_RECORD_PUT,             false, false, check_put},
     [LOG_RECORD_COMMIT]          = {ARM_NONE,      POINT_RECORD_COMMIT,          false, false, check_put},
-    [LOG_RECORD_DELETE]          = {ARM_NONE,      POINT_RECORD_DELETE,          true,  false, check_change},
+    [LOG_RECORD_DELETE]          = {ARM_NONE,      POINT_RECORD_DELETE,          true,  false, precondition_check_change},
     [LOG_RECORD_META]            = {ARM_VERSION,   POINT_RECORD_OTHER,           false, false, check_version},
-    [LOG_RECORD_IN_DOUBT]        = {ARM_NONE,      POINT_RECORD_IN_DOUBT,        true,  false, check_change},
-    [LOG_RECORD_IN_DOUBT_CLEAR]  = {ARM_IN_DOUBT,  POINT_RECORD_OTHER,           true,  false, check_change},
+    [LOG_RECORD_IN_DOUBT]        = {ARM_NONE,      POINT_RECORD_IN_DOUBT,        true,  false, precondition_check_change},
+    [LOG_RECORD_IN_DOUBT_CLEAR]  = {ARM_IN_DOUBT,  POINT_RECORD_OTHER,           true,  false, precondition_check_change},
     [LOG_RECORD_UPLOAD_BEGIN]    = {ARM_UPLOAD,    POINT_RECORD_UPLOAD_BEGIN,    false, true,  check_nothing},
-    [LOG_RECORD_PART]            = {ARM_UPLOAD,    POINT_RECORD_PART,            false, true,  check_upload},
-    [LOG_RECORD_UPLOAD_COMPLETE] = {ARM_UPLOAD,    POINT_RECORD_UPLOAD_COMPLETE, false, false, check_upload},
-    [LOG_RECORD_UPLOAD_ABORT]    = {ARM_NONE,      POINT_RECORD_UPLOAD_ABORT,    false, true,  check_upload},
+    [LOG_RECORD_PART]            = {ARM_UPLOAD,    POINT_RECORD_PART,            false, true,  precondition_check_upload},
+    [LOG_RECORD_UPLOAD_COMPLETE] = {ARM_UPLOAD,    POINT_RECORD_UPLOAD_COMPLETE, false, false, precondition_check_upload},
+    [LOG_RECORD_UPLOAD_ABORT]    = {ARM_NONE,      POINT_RECORD_UPLOAD_ABORT,    false, true,  precondition_check_upload},
     [LOG_RECORD_BUCKET]          = {ARM_NONE,      POINT_RECORD_BUCKET,          true,  false, check_nothing},
     [LOG_RECORD_OBSOLETE]        = {ARM_NONE,      POINT_RECORD_OTHER,           true,  false, check_replica},
     [LOG_RECORD_ABORT_PREPARED]  = {ARM_NONE,      POINT_RECORD_OTHER,           true,  true,  check_replica},
     [LOG_RECORD_RELOCATED]       = {ARM_UPLOAD,    POINT_RECORD_OTHER,           false, false, NULL},
-    [LOG_RECORD_TOMBSTONE]       = {ARM_TOMBSTONE, POINT_RECORD_DELETE,          true,  false, check_change},
+    [LOG_RECORD_TOMBSTONE]       = {ARM_TOMBSTONE, POINT_RECORD_DELETE,          true,  false, precondition_check_change},
     [LOG_RECORD_TOMBSTONE_END]   = {ARM_NONE,      POINT_RECORD_OTHER,           true,  false, check_replica},
-    [LOG_RECORD_PREPARE]         = {ARM_UPLOAD,    POINT_RECORD_PREPARE,         false, false, check_prepare},
+    [LOG_RECORD_PREPARE]         = {ARM_UPLOAD,    POINT_RECORD_PREPARE,         false, false, precondition_check_prepare},
     [LOG_RECORD_COMMIT_PREPARED] = {ARM_NONE,      POINT_RECORD_COMMIT_PREPARED, true,  false, check_replica},
     [LOG_RECORD_VERSION_DELETE]  = {ARM_VERSION,   POINT_RECORD_OTHER,           true,  false, check_version},
 };

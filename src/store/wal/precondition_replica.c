@@ -24,7 +24,8 @@ precondition_upload_is_held(struct store *d, struct commit *c)
 
 /* The entry of the key, tombstones included; *exists: there is an object in it. */
 static enum err
-current(struct changes *changes, struct commit *c, struct entry *entry, bool *exists)
+precondition_current(struct changes *changes, struct commit *c, struct entry *entry,
+                     bool *exists)
 {
     enum err rc;
 
@@ -35,7 +36,7 @@ current(struct changes *changes, struct commit *c, struct entry *entry, bool *ex
 }
 
 static enum verdict
-check_prepare(struct changes *changes, struct commit *c)
+precondition_check_prepare(struct changes *changes, struct commit *c)
 {
     struct store *d = changes->disk;
     struct entry entry;
@@ -48,7 +49,7 @@ check_prepare(struct changes *changes, struct commit *c)
         return refuse(c, err_set(&c->eb, ERR_BUSY,
                                  "%u prepared versions wait for a decision, at most %u",
                                  prepared_count(d->prepared), d->o.prepared_max));
-    rc = current(changes, c, &entry, &exists);
+    rc = precondition_current(changes, c, &entry, &exists);
     if (rc != ERR_OK)
         return refuse(c, rc);
     if (exists && content_eq(&entry.content, &c->content))
@@ -61,7 +62,7 @@ static enum verdict
 reply_committed(struct changes *changes, struct commit *c)
 {
     bool exists;
-    enum err rc = current(changes, c, &c->entry, &exists);
+    enum err rc = precondition_current(changes, c, &c->entry, &exists);
 
     if (rc == ERR_OK && c->kind == LOG_RECORD_ABORT_PREPARED && exists &&
         content_eq(&c->entry.content, &c->content))
@@ -101,11 +102,11 @@ may_be_older(const struct commit *c, const struct entry *entry)
 
 /* A copy of what another disk has committed; never in place of something newer. */
 static enum verdict
-check_replica(struct changes *changes, struct commit *c)
+precondition_check_copy(struct changes *changes, struct commit *c)
 {
     struct entry entry;
     bool exists;
-    enum err rc = current(changes, c, &entry, &exists);
+    enum err rc = precondition_current(changes, c, &entry, &exists);
 
     if (rc == ERR_OK && version_cmp(&entry.version, &c->version) > 0 &&
         !may_be_older(c, &entry))
@@ -120,7 +121,7 @@ check_drop_replica(struct changes *changes, struct commit *c)
 {
     struct entry entry;
     bool exists;
-    enum err rc = current(changes, c, &entry, &exists);
+    enum err rc = precondition_current(changes, c, &entry, &exists);
 
     if (rc == ERR_OK && !exists)
         rc = err_set(&c->eb, ERR_NOT_FOUND, "this disk has no object of the key");
@@ -135,7 +136,7 @@ check_tombstone_drop(struct changes *changes, struct commit *c)
 {
     struct entry entry;
     bool exists;
-    enum err rc = current(changes, c, &entry, &exists);
+    enum err rc = precondition_current(changes, c, &entry, &exists);
 
     if (rc == ERR_OK && (entry.flags & ENTRY_KEPT) != 0 &&
         version_cmp(&entry.version, &c->version) == 0)
@@ -151,7 +152,7 @@ precondition_check_replica(struct changes *changes, struct commit *c, bool *sync
     switch ((unsigned)c->kind) {
     case LOG_RECORD_PREPARE:
         *sync = true;
-        return check_prepare(changes, c);
+        return precondition_check_prepare(changes, c);
     case LOG_RECORD_COMMIT_PREPARED:
         *sync = false; /* after a crash the owner is asked again */
         return check_commit_prepared(changes, c);
@@ -166,6 +167,6 @@ precondition_check_replica(struct changes *changes, struct commit *c, bool *sync
         return check_drop_replica(changes, c);
     default:
         *sync = true;
-        return check_replica(changes, c);
+        return precondition_check_copy(changes, c);
     }
 }

@@ -39,7 +39,7 @@ id_hash(const struct content_id *id)
 }
 
 static uint64_t
-key_hash(uint64_t bucket, struct span key)
+prepared_key_hash(uint64_t bucket, struct span key)
 {
     return hash_xxh3(key.at, key.len, bucket);
 }
@@ -68,13 +68,13 @@ prepared_free(struct prepared **pp)
 }
 
 static struct prepared_item **
-head_of(struct prepared *p, enum way way, uint64_t hash)
+prepared_head_of(struct prepared *p, enum way way, uint64_t hash)
 {
     return &p->chain[way][hash % CHAINS];
 }
 
 static struct prepared_item *
-find(const struct prepared *p, const struct content_id *content)
+prepared_find(const struct prepared *p, const struct content_id *content)
 {
     struct prepared_item *u = p->chain[BY_CONTENT][id_hash(content) % CHAINS];
 
@@ -89,18 +89,18 @@ prepared_add(struct prepared *p, const struct prepared_who *who)
     static const struct content_id none;
     struct prepared_item *u;
 
-    if (find(p, &who->content) != NULL)
+    if (prepared_find(p, &who->content) != NULL)
         return;
     u = xcalloc(1, sizeof *u);
     u->content = who->content;
     u->upload = who->upload;
     u->hash[BY_CONTENT] = id_hash(&who->content);
-    u->hash[BY_KEY] = key_hash(who->bucket, who->key);
+    u->hash[BY_KEY] = prepared_key_hash(who->bucket, who->key);
     /* Those of no upload are spread over the chains: nobody looks for them there. */
     u->hash[BY_UPLOAD] = content_eq(&who->upload.id, &none) ? u->hash[BY_CONTENT]
                                                             : id_hash(&who->upload.id);
     for (unsigned way = 0; way < WAYS_; way++) {
-        struct prepared_item **head = head_of(p, (enum way)way, u->hash[way]);
+        struct prepared_item **head = prepared_head_of(p, (enum way)way, u->hash[way]);
 
         u->next[way] = *head;
         *head = u;
@@ -112,12 +112,12 @@ prepared_add(struct prepared *p, const struct prepared_who *who)
 void
 prepared_drop(struct prepared *p, const struct content_id *content)
 {
-    struct prepared_item *u = find(p, content);
+    struct prepared_item *u = prepared_find(p, content);
 
     if (u == NULL)
         return;
     for (unsigned way = 0; way < WAYS_; way++) {
-        struct prepared_item **at = head_of(p, (enum way)way, u->hash[way]);
+        struct prepared_item **at = prepared_head_of(p, (enum way)way, u->hash[way]);
 
         while (*at != u)
             at = &(*at)->next[way];
@@ -131,7 +131,7 @@ prepared_drop(struct prepared *p, const struct content_id *content)
 bool
 prepared_has(const struct prepared *p, const struct content_id *content)
 {
-    return find(p, content) != NULL;
+    return prepared_find(p, content) != NULL;
 }
 
 bool
@@ -157,7 +157,7 @@ struct ask {
 };
 
 static void
-ask_on_owner(void *arg)
+prepared_ask_on_owner(void *arg)
 {
     struct ask *a = arg;
     const struct prepared_item *u = a->prepared->chain[BY_KEY][a->hash % CHAINS];
@@ -172,7 +172,8 @@ enum err
 prepared_mark(struct store *d, const struct store_key *k, enum err found,
               struct entry *entry, struct errbuf *eb)
 {
-    struct ask a = {.prepared = d->prepared, .hash = key_hash(k->bucket, k->key)};
+    struct ask a = {.prepared = d->prepared,
+                    .hash = prepared_key_hash(k->bucket, k->key)};
     enum err rc;
 
     if (found != ERR_OK && found != ERR_NOT_FOUND)
@@ -182,7 +183,7 @@ prepared_mark(struct store *d, const struct store_key *k, enum err found,
     if (atomic_load_explicit(&a.prepared->keys_in[a.hash % CHAINS],
                              memory_order_acquire) == 0)
         return found;
-    rc = on_owner_loop(d, ask_on_owner, &a);
+    rc = on_owner_loop(d, prepared_ask_on_owner, &a);
     if (rc != ERR_OK)
         return err_set(eb, rc, "gave up asking for undecided versions");
     if (a.found)

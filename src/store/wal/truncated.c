@@ -69,7 +69,8 @@ truncated_next_after(const struct truncated *r, enum store_class class, uint64_t
 }
 
 static void
-insert(struct truncated *r, unsigned list, uint32_t i, struct truncated_range range)
+truncated_insert(struct truncated *r, unsigned list, uint32_t i,
+                 struct truncated_range range)
 {
     struct truncated_range *at;
 
@@ -85,7 +86,7 @@ insert(struct truncated *r, unsigned list, uint32_t i, struct truncated_range ra
 }
 
 static void
-drop(struct truncated *r, unsigned list, uint32_t i, uint32_t count)
+truncated_drop(struct truncated *r, unsigned list, uint32_t i, uint32_t count)
 {
     struct truncated_range *at = r->of[list].at;
 
@@ -110,8 +111,8 @@ add(struct truncated *r, unsigned list, uint64_t first, uint64_t last)
         touched++;
     }
     if (touched > 0)
-        drop(r, list, i, touched);
-    insert(r, list, i, range);
+        truncated_drop(r, list, i, touched);
+    truncated_insert(r, list, i, range);
 }
 
 void
@@ -148,7 +149,7 @@ forget(struct truncated *r, unsigned list, uint64_t oldest)
     while (n < r->of[list].count && r->of[list].at[n].last < oldest)
         n++;
     if (n > 0)
-        drop(r, list, 0, n);
+        truncated_drop(r, list, 0, n);
 }
 
 void
@@ -215,7 +216,8 @@ take_ranges(struct truncated *r, unsigned list, struct span value)
         if (first == 0 || first > last || last == UINT64_MAX ||
             (before != 0 && first <= before + 1))
             return false;
-        insert(r, list, r->of[list].count, (struct truncated_range){first, last});
+        truncated_insert(r, list, r->of[list].count,
+                         (struct truncated_range){first, last});
         before = last;
     }
     return true;

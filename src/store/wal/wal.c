@@ -18,7 +18,7 @@
 #include "store/wal/truncated.h"
 
 static enum err
-give_up(struct store *d, enum store_class class, enum err rc, struct errbuf *eb)
+wal_give_up(struct store *d, enum store_class class, enum err rc, struct errbuf *eb)
 {
     struct wal *log = &d->wals->of[class];
 
@@ -49,7 +49,7 @@ wal_sync(struct store *d, enum store_class class, struct errbuf *eb)
     rc = rt_sync(log->now->file, eb);
     metric_add(M_DISK_SYNCS, 0, 1);
     if (rc != ERR_OK)
-        return give_up(d, class, rc, eb);
+        return wal_give_up(d, class, rc, eb);
     log->synced_batch = MAX(log->synced_batch, batch);
     return ERR_OK;
 }
@@ -144,7 +144,7 @@ wal_append(struct store *d, enum store_class class, struct iobuf *b, uint32_t le
         return rc;
     }
     if (rc != ERR_OK)
-        return give_up(d, class, rc, eb);
+        return wal_give_up(d, class, rc, eb);
     metric_add(M_DISK_IO_BYTES, 1, len);
     s->owner.used += len;
     s->owner.counted += len;
