@@ -8,7 +8,7 @@ from rigs.process import PATIENCE
 
 import plain
 from conftest import boto
-from test_disks import check_all, cli, disks, put_all, settled
+from test_disks import check_all, cli, disks, put_all, converged
 
 
 def refused(*folders):
@@ -28,7 +28,7 @@ def test_the_disk_with_the_state_is_lost(start_forebay, tmp_path):
     cli(process, "bucket", "set", "s3://copies", "--copies", "2")
     put_all(client, "copies", range(20))
     client.create_bucket(Bucket="last")  # nothing is written behind it: its copies are there when it is answered
-    settled(process)
+    converged(process)
     process.kill()
 
     a.rename(tmp_path / "away")
@@ -39,7 +39,7 @@ def test_the_disk_with_the_state_is_lost(start_forebay, tmp_path):
     assert [bucket["Name"] for bucket in client.list_buckets()["Buckets"]] == ["copies", "last"]
     check_all(client, "copies", range(20))
     client.create_bucket(Bucket="later")
-    settled(process)
+    converged(process)
     put_all(client, "copies", range(20, 30))
     process.end()
 
@@ -49,7 +49,7 @@ def test_the_disk_with_the_state_is_lost(start_forebay, tmp_path):
     client = boto(process.endpoint, keys)
     assert [bucket["Name"] for bucket in client.list_buckets()["Buckets"]] == ["copies", "last", "later"]
     check_all(client, "copies", range(30))
-    settled(process)
+    converged(process)
     check_all(client, "copies", range(30))
     process.end()
 
