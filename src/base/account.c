@@ -22,7 +22,7 @@ static const char *const names[ACCOUNT_KINDS_] = {
 /* Two threads may cross the line at once; the last to look says what holds, and a state that is a moment old does no
  * harm. */
 static void
-judge(unsigned bit, int64_t now, int64_t most)
+account_update_tight(unsigned bit, int64_t now, int64_t most)
 {
     bool tight = (account_tight() & bit) != 0;
 
@@ -39,7 +39,7 @@ account_set_limit(uint64_t bytes)
 
     atomic_store(&limit, most);
     atomic_fetch_and(&account_tight_bits, ~(unsigned)TIGHT_MEMORY);
-    judge(TIGHT_MEMORY, atomic_load(&sum.bytes), most);
+    account_update_tight(TIGHT_MEMORY, atomic_load(&sum.bytes), most);
 }
 
 void
@@ -49,7 +49,7 @@ account_set_buffer_limit(uint64_t bytes)
 
     atomic_store(&buffer_limit, most);
     atomic_fetch_and(&account_tight_bits, ~(unsigned)TIGHT_BUFFERS);
-    judge(TIGHT_BUFFERS, atomic_load(&kinds[ACCOUNT_BUFFERS].bytes), most);
+    account_update_tight(TIGHT_BUFFERS, atomic_load(&kinds[ACCOUNT_BUFFERS].bytes), most);
 }
 
 uint64_t
@@ -67,12 +67,13 @@ account_add(enum account_kind kind, int64_t bytes)
     now = atomic_fetch_add_explicit(&kinds[kind].bytes, bytes, memory_order_relaxed) +
           bytes;
     if (kind == ACCOUNT_BUFFERS) {
-        judge(TIGHT_BUFFERS, now,
-              atomic_load_explicit(&buffer_limit, memory_order_relaxed));
+        account_update_tight(TIGHT_BUFFERS, now,
+                             atomic_load_explicit(&buffer_limit, memory_order_relaxed));
         return;
     }
     now = atomic_fetch_add_explicit(&sum.bytes, bytes, memory_order_relaxed) + bytes;
-    judge(TIGHT_MEMORY, now, atomic_load_explicit(&limit, memory_order_relaxed));
+    account_update_tight(TIGHT_MEMORY, now,
+                         atomic_load_explicit(&limit, memory_order_relaxed));
 }
 
 bool

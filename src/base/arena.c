@@ -26,7 +26,7 @@ struct arena {
 };
 
 static struct block *
-block_new(size_t size, struct block *older)
+arena_block_new(size_t size, struct block *older)
 {
     struct block *b = xmalloc(sizeof *b + size);
 
@@ -48,7 +48,7 @@ arena_new(size_t first_block, size_t limit)
     struct arena *a = xcalloc(1, sizeof *a);
 
     *a = (struct arena){.first_block = first_block, .limit = limit};
-    a->now = block_new(first_block, NULL);
+    a->now = arena_block_new(first_block, NULL);
     return a;
 }
 
@@ -84,7 +84,7 @@ arena_reset(struct arena *a)
 
 /* NULL beyond the limit. */
 static void *
-take(struct arena *a, size_t size)
+arena_bump(struct arena *a, size_t size)
 {
     size_t need = align_up(size > 0 ? size : 1, 16);
     char *p;
@@ -92,7 +92,7 @@ take(struct arena *a, size_t size)
     if (need < size || need > a->limit - a->total)
         return NULL;
     if (need > a->now->size - a->now->used)
-        a->now = block_new(MAX(need, a->first_block), a->now);
+        a->now = arena_block_new(MAX(need, a->first_block), a->now);
     p = (char *)(a->now + 1) + a->now->used;
     a->now->used += need;
     a->total += need;
@@ -132,13 +132,13 @@ is_refused(void)
 void *
 arena_try(struct arena *a, size_t size)
 {
-    return is_refused() ? NULL : take(a, size);
+    return is_refused() ? NULL : arena_bump(a, size);
 }
 
 void *
 arena_alloc(struct arena *a, size_t size)
 {
-    void *p = take(a, size);
+    void *p = arena_bump(a, size);
 
     assert(p != NULL); /* the caller promised to stay inside the limit */
     return p;

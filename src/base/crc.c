@@ -37,17 +37,17 @@ times_x(const struct crc_model *m, uint64_t a)
 }
 
 static uint64_t
-one(const struct crc_model *m)
+crc_byte(const struct crc_model *m)
 {
     return (uint64_t)1 << (m->bits - 1);
 }
 
 static uint64_t
-times(const struct crc_model *m, uint64_t a, uint64_t b)
+crc_times(const struct crc_model *m, uint64_t a, uint64_t b)
 {
     uint64_t product = 0;
 
-    for (uint64_t bit = one(m); bit != 0; bit >>= 1) {
+    for (uint64_t bit = crc_byte(m); bit != 0; bit >>= 1) {
         if (a & bit)
             product ^= b;
         b = times_x(m, b);
@@ -59,13 +59,13 @@ times(const struct crc_model *m, uint64_t a, uint64_t b)
 static uint64_t
 x_to(const struct crc_model *m, uint64_t n)
 {
-    uint64_t result = one(m);
-    uint64_t square = times_x(m, one(m));
+    uint64_t result = crc_byte(m);
+    uint64_t square = times_x(m, crc_byte(m));
 
     for (; n != 0; n >>= 1) {
         if (n & 1)
-            result = times(m, result, square);
-        square = times(m, square, square);
+            result = crc_times(m, result, square);
+        square = crc_times(m, square, square);
     }
     return result;
 }
@@ -73,14 +73,14 @@ x_to(const struct crc_model *m, uint64_t n)
 /* With init and xorout all ones: crc(A|B) = crc(A) * x^(8 len B) + crc(B). The bits of
  * len go one by one, so that 8 * len cannot overflow. */
 static uint64_t
-combine(const struct crc_model *m, uint64_t a, uint64_t b, uint64_t len_b)
+crc_combine(const struct crc_model *m, uint64_t a, uint64_t b, uint64_t len_b)
 {
     uint64_t square = x_to(m, 8);
 
     for (; len_b != 0; len_b >>= 1) {
         if (len_b & 1)
-            a = times(m, a, square);
-        square = times(m, square, square);
+            a = crc_times(m, a, square);
+        square = crc_times(m, square, square);
     }
     return a ^ b;
 }
@@ -180,7 +180,7 @@ load_le64(const unsigned char *p)
 }
 
 static uint32_t
-slice32(uint32_t table[8][256], uint32_t crc, const unsigned char *p, size_t len)
+crc_slice32(uint32_t table[8][256], uint32_t crc, const unsigned char *p, size_t len)
 {
     for (; len >= 8; p += 8, len -= 8) {
         uint64_t v = load_le64(p) ^ crc;
@@ -195,7 +195,7 @@ slice32(uint32_t table[8][256], uint32_t crc, const unsigned char *p, size_t len
 }
 
 static uint64_t
-slice64(uint64_t table[8][256], uint64_t crc, const unsigned char *p, size_t len)
+crc_slice64(uint64_t table[8][256], uint64_t crc, const unsigned char *p, size_t len)
 {
     for (; len >= 8; p += 8, len -= 8) {
         uint64_t v = load_le64(p) ^ crc;
@@ -233,8 +233,8 @@ fold_front(const struct crc_fold *f, uint64_t crc, size_t least, const unsigned 
 }
 
 static uint32_t
-run32(const struct crc_model *m, uint32_t table[8][256], crc32_step *step, uint32_t crc,
-      const unsigned char *p, size_t len)
+crc_run32(const struct crc_model *m, uint32_t table[8][256], crc32_step *step,
+          uint32_t crc, const unsigned char *p, size_t len)
 {
     unsigned char folded[16];
 
@@ -243,9 +243,9 @@ run32(const struct crc_model *m, uint32_t table[8][256], crc32_step *step, uint3
                    folded)) {
         if (step != NULL)
             return ~step(step(0, folded, sizeof folded), p, len);
-        crc = slice32(table, 0, folded, sizeof folded);
+        crc = crc_slice32(table, 0, folded, sizeof folded);
     }
-    return ~(step != NULL ? step(crc, p, len) : slice32(table, crc, p, len));
+    return ~(step != NULL ? step(crc, p, len) : crc_slice32(table, crc, p, len));
 }
 
 uint32_t
@@ -253,19 +253,19 @@ hash_crc32c(uint32_t crc, const void *data, size_t len)
 {
     if (len < BEATS_STEP && kernel->crc32c != NULL) /* most are of a few bytes */
         return ~kernel->crc32c(~crc, data, len);
-    return run32(&crc32c_model, crc32c_table, kernel->crc32c, crc, data, len);
+    return crc_run32(&crc32c_model, crc32c_table, kernel->crc32c, crc, data, len);
 }
 
 uint32_t
 hash_crc32c_portable(uint32_t crc, const void *data, size_t len)
 {
-    return ~slice32(crc32c_table, ~crc, data, len);
+    return ~crc_slice32(crc32c_table, ~crc, data, len);
 }
 
 uint32_t
 hash_crc32(uint32_t crc, const void *data, size_t len)
 {
-    return run32(&crc32_model, crc32_table, kernel->crc32, crc, data, len);
+    return crc_run32(&crc32_model, crc32_table, kernel->crc32, crc, data, len);
 }
 
 uint64_t
@@ -276,24 +276,24 @@ hash_crc64nvme(uint64_t crc, const void *data, size_t len)
 
     crc = ~crc;
     if (fold_front(&crc64_model.fold, crc, BEATS_TABLE, &p, &len, folded))
-        crc = slice64(crc64_table, 0, folded, sizeof folded);
-    return ~slice64(crc64_table, crc, p, len);
+        crc = crc_slice64(crc64_table, 0, folded, sizeof folded);
+    return ~crc_slice64(crc64_table, crc, p, len);
 }
 
 uint32_t
 hash_crc32_combine(uint32_t a, uint32_t b, uint64_t len_b)
 {
-    return (uint32_t)combine(&crc32_model, a, b, len_b);
+    return (uint32_t)crc_combine(&crc32_model, a, b, len_b);
 }
 
 uint32_t
 hash_crc32c_combine(uint32_t a, uint32_t b, uint64_t len_b)
 {
-    return (uint32_t)combine(&crc32c_model, a, b, len_b);
+    return (uint32_t)crc_combine(&crc32c_model, a, b, len_b);
 }
 
 uint64_t
 hash_crc64nvme_combine(uint64_t a, uint64_t b, uint64_t len_b)
 {
-    return combine(&crc64_model, a, b, len_b);
+    return crc_combine(&crc64_model, a, b, len_b);
 }

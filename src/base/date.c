@@ -52,7 +52,7 @@ moment_of(int64_t unix_s)
 
 /* Answers and lists hold a date each, so no printf. */
 static char *
-put_number(char *at, int value, unsigned digits)
+date_put_number(char *at, int value, unsigned digits)
 {
     for (unsigned i = digits; i > 0; i--) {
         at[i - 1] = (char)('0' + value % 10);
@@ -62,7 +62,7 @@ put_number(char *at, int value, unsigned digits)
 }
 
 static char *
-put_text(char *at, const char *text, size_t len)
+date_put_text(char *at, const char *text, size_t len)
 {
     memcpy(at, text, len);
     return at + len;
@@ -72,30 +72,30 @@ put_text(char *at, const char *text, size_t len)
 static char *
 put_three(char *at, int a, int b, int c, char between)
 {
-    at = put_number(at, a, 2);
+    at = date_put_number(at, a, 2);
     if (between != '\0')
         *at++ = between;
-    at = put_number(at, b, 2);
+    at = date_put_number(at, b, 2);
     if (between != '\0')
         *at++ = between;
-    return put_number(at, c, 2);
+    return date_put_number(at, c, 2);
 }
 
 void
 date_http(int64_t unix_s, char out[NUM_DATE_TEXT])
 {
     struct moment m = moment_of(unix_s);
-    char *at = put_text(out, &days[(size_t)m.weekday * 3], 3);
+    char *at = date_put_text(out, &days[(size_t)m.weekday * 3], 3);
 
-    at = put_text(at, ", ", 2);
-    at = put_number(at, m.day, 2);
-    at = put_text(at, " ", 1);
-    at = put_text(at, &months[(size_t)(m.month - 1) * 3], 3);
-    at = put_text(at, " ", 1);
-    at = put_number(at, m.year, 4);
-    at = put_text(at, " ", 1);
+    at = date_put_text(at, ", ", 2);
+    at = date_put_number(at, m.day, 2);
+    at = date_put_text(at, " ", 1);
+    at = date_put_text(at, &months[(size_t)(m.month - 1) * 3], 3);
+    at = date_put_text(at, " ", 1);
+    at = date_put_number(at, m.year, 4);
+    at = date_put_text(at, " ", 1);
     at = put_three(at, m.hour, m.minute, m.second, ':');
-    put_text(at, " GMT", 5);
+    date_put_text(at, " GMT", 5);
 }
 
 void
@@ -103,36 +103,36 @@ date_iso(int64_t unix_ms, char out[NUM_DATE_TEXT])
 {
     int64_t ms = MIN(MAX(unix_ms, 0), LAST_S * 1000 + 999);
     struct moment m = moment_of(ms / 1000);
-    char *at = put_number(out, m.year, 4);
+    char *at = date_put_number(out, m.year, 4);
 
-    at = put_text(at, "-", 1);
-    at = put_number(at, m.month, 2);
-    at = put_text(at, "-", 1);
-    at = put_number(at, m.day, 2);
-    at = put_text(at, "T", 1);
+    at = date_put_text(at, "-", 1);
+    at = date_put_number(at, m.month, 2);
+    at = date_put_text(at, "-", 1);
+    at = date_put_number(at, m.day, 2);
+    at = date_put_text(at, "T", 1);
     at = put_three(at, m.hour, m.minute, m.second, ':');
-    at = put_text(at, ".", 1);
-    at = put_number(at, (int)(ms % 1000), 3);
-    put_text(at, "Z", 2);
+    at = date_put_text(at, ".", 1);
+    at = date_put_number(at, (int)(ms % 1000), 3);
+    date_put_text(at, "Z", 2);
 }
 
 void
 date_amz(int64_t unix_s, char out[NUM_DATE_TEXT])
 {
     struct moment m = moment_of(unix_s);
-    char *at = put_number(out, m.year, 4);
+    char *at = date_put_number(out, m.year, 4);
 
-    at = put_number(at, m.month, 2);
-    at = put_number(at, m.day, 2);
-    at = put_text(at, "T", 1);
+    at = date_put_number(at, m.month, 2);
+    at = date_put_number(at, m.day, 2);
+    at = date_put_text(at, "T", 1);
     at = put_three(at, m.hour, m.minute, m.second, '\0');
-    put_text(at, "Z", 2);
+    date_put_text(at, "Z", 2);
 }
 
 /* ---- parsing by pattern ---- */
 
 static bool
-digits(struct span *at, size_t count, int *out)
+date_digits(struct span *at, size_t count, int *out)
 {
     int v = 0;
 
@@ -164,7 +164,7 @@ month_name(struct span *at, int *out)
 /* Matches `text` with a pattern: Y year, y its last two digits, o month, N its name, D
  * day, d day with a leading blank, h m s time; any other character is itself. */
 static bool
-match(struct span text, const char *pattern, struct moment *m)
+date_match(struct span text, const char *pattern, struct moment *m)
 {
     struct span at = text;
     bool good = true;
@@ -172,14 +172,14 @@ match(struct span text, const char *pattern, struct moment *m)
     for (const char *p = pattern; *p != '\0' && good; p++) {
         switch (*p) {
         case 'Y':
-            good = digits(&at, 4, &m->year);
+            good = date_digits(&at, 4, &m->year);
             break;
         case 'y': /* RFC 850: there is no clock here, so the century turns at 1970 */
-            good = digits(&at, 2, &m->year);
+            good = date_digits(&at, 2, &m->year);
             m->year += m->year < 70 ? 2000 : 1900;
             break;
         case 'o':
-            good = digits(&at, 2, &m->month);
+            good = date_digits(&at, 2, &m->month);
             break;
         case 'N':
             good = month_name(&at, &m->month);
@@ -187,21 +187,21 @@ match(struct span text, const char *pattern, struct moment *m)
         case 'd':
             if (at.len > 0 && at.at[0] == ' ') {
                 at = span_from(at, 1);
-                good = digits(&at, 1, &m->day);
+                good = date_digits(&at, 1, &m->day);
                 break;
             }
             /* fallthrough */
         case 'D':
-            good = digits(&at, 2, &m->day);
+            good = date_digits(&at, 2, &m->day);
             break;
         case 'h':
-            good = digits(&at, 2, &m->hour);
+            good = date_digits(&at, 2, &m->hour);
             break;
         case 'm':
-            good = digits(&at, 2, &m->minute);
+            good = date_digits(&at, 2, &m->minute);
             break;
         case 's':
-            good = digits(&at, 2, &m->second);
+            good = date_digits(&at, 2, &m->second);
             break;
         default:
             good = at.len > 0 && at.at[0] == *p;
@@ -222,7 +222,7 @@ days_in(int year, int month)
 
 /* A leap second counts as the one before it. */
 static enum err
-seconds_of(const struct moment *m, int64_t *unix_s)
+date_seconds_of(const struct moment *m, int64_t *unix_s)
 {
     if (m->year < 1970 || m->month < 1 || m->month > 12 || m->day < 1 ||
         m->day > days_in(m->year, m->month) || m->hour > 23 || m->minute > 59 ||
@@ -253,9 +253,10 @@ date_http_parse(struct span text, int64_t *unix_s)
     struct span rest = after_weekday(text, ", ");
     struct moment m = {0};
 
-    if (match(rest, "D N Y h:m:s GMT", &m) || match(rest, "D-N-y h:m:s GMT", &m) ||
-        match(after_weekday(text, " "), "N d h:m:s Y", &m))
-        return seconds_of(&m, unix_s);
+    if (date_match(rest, "D N Y h:m:s GMT", &m) ||
+        date_match(rest, "D-N-y h:m:s GMT", &m) ||
+        date_match(after_weekday(text, " "), "N d h:m:s Y", &m))
+        return date_seconds_of(&m, unix_s);
     return ERR_BAD_REQUEST;
 }
 
@@ -264,7 +265,8 @@ date_amz_parse(struct span text, int64_t *unix_s)
 {
     struct moment m = {0};
 
-    return match(text, "YoDThmsZ", &m) ? seconds_of(&m, unix_s) : ERR_BAD_REQUEST;
+    return date_match(text, "YoDThmsZ", &m) ? date_seconds_of(&m, unix_s)
+                                            : ERR_BAD_REQUEST;
 }
 
 enum err
@@ -275,7 +277,7 @@ date_iso_parse(struct span text, int64_t *unix_ms)
     int ms = 0;
     int64_t s;
 
-    if (text.len < 20 || !match((struct span){text.at, 19}, "Y-o-DTh:m:s", &m))
+    if (text.len < 20 || !date_match((struct span){text.at, 19}, "Y-o-DTh:m:s", &m))
         return ERR_BAD_REQUEST;
     if (rest.at[0] == '.') {
         size_t n = 0;
@@ -291,7 +293,7 @@ date_iso_parse(struct span text, int64_t *unix_ms)
     }
     if (!span_is(rest, "Z") && !span_is(rest, "+00:00"))
         return ERR_BAD_REQUEST;
-    if (seconds_of(&m, &s) != ERR_OK)
+    if (date_seconds_of(&m, &s) != ERR_OK)
         return ERR_BAD_REQUEST;
     *unix_ms = s * 1000 + ms;
     return ERR_OK;

@@ -36,7 +36,7 @@ static pthread_once_t fetch_once = PTHREAD_ONCE_INIT;
 /* A libcrypto without MD5 (a FIPS set-up) cannot make an ETag: better to stop at once, in
  * words. */
 static void
-must(int good, const char *what)
+digest_must(int good, const char *what)
 {
     if (!good) {
         fprintf(stderr, "forebay: OpenSSL refuses: %s\n", what);
@@ -45,11 +45,11 @@ must(int good, const char *what)
 }
 
 static void
-fetch(void)
+digest_fetch(void)
 {
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
         fetched[i] = EVP_MD_fetch(NULL, kinds[i].name, NULL);
-        must(fetched[i] != NULL, kinds[i].name);
+        digest_must(fetched[i] != NULL, kinds[i].name);
     }
 }
 
@@ -57,11 +57,11 @@ void
 digest_init(struct digest *d, enum digest_kind kind)
 {
     assert(kind < ARRAY_LEN(kinds));
-    pthread_once(&fetch_once, fetch);
+    pthread_once(&fetch_once, digest_fetch);
     d->kind = kind;
     d->ctx = EVP_MD_CTX_new();
-    must(d->ctx != NULL && EVP_DigestInit_ex2(d->ctx, fetched[kind], NULL),
-         "a new digest");
+    digest_must(d->ctx != NULL && EVP_DigestInit_ex2(d->ctx, fetched[kind], NULL),
+                "a new digest");
 }
 
 void
@@ -69,7 +69,7 @@ digest_add(struct digest *d, const void *data, size_t len)
 {
     assert(d->ctx != NULL);
     if (len > 0)
-        must(EVP_DigestUpdate(d->ctx, data, len), "more bytes for a digest");
+        digest_must(EVP_DigestUpdate(d->ctx, data, len), "more bytes for a digest");
 }
 
 size_t
@@ -78,7 +78,7 @@ digest_end(struct digest *d, unsigned char out[DIGEST_MAX])
     unsigned len = 0;
 
     assert(d->ctx != NULL);
-    must(EVP_DigestFinal_ex(d->ctx, out, &len), "the end of a digest");
+    digest_must(EVP_DigestFinal_ex(d->ctx, out, &len), "the end of a digest");
     assert(len == kinds[d->kind].len);
     digest_fini(d);
     return len;
@@ -103,8 +103,8 @@ sha256(const void *data, size_t len, unsigned char out[32])
 {
     SHA256_CTX s;
 
-    must(SHA256_Init(&s) && SHA256_Update(&s, data, len) && SHA256_Final(out, &s),
-         "SHA-256");
+    digest_must(SHA256_Init(&s) && SHA256_Update(&s, data, len) && SHA256_Final(out, &s),
+                "SHA-256");
 }
 
 size_t
@@ -133,7 +133,7 @@ absorb_key(uint32_t state[8], const unsigned char key[64], unsigned char pad)
 
     for (size_t i = 0; i < sizeof block; i++)
         block[i] = key[i] ^ pad;
-    must(SHA256_Init(&s) && SHA256_Update(&s, block, sizeof block), "SHA-256");
+    digest_must(SHA256_Init(&s) && SHA256_Update(&s, block, sizeof block), "SHA-256");
     for (size_t i = 0; i < 8; i++)
         state[i] = s.h[i];
     OPENSSL_cleanse(block, sizeof block);
@@ -142,9 +142,9 @@ absorb_key(uint32_t state[8], const unsigned char key[64], unsigned char pad)
 
 /* Goes on from such a state, which has taken `before` bytes: whole blocks. */
 static void
-resume(SHA256_CTX *s, const uint32_t state[8], size_t before)
+digest_resume(SHA256_CTX *s, const uint32_t state[8], size_t before)
 {
-    must(SHA256_Init(s), "SHA-256");
+    digest_must(SHA256_Init(s), "SHA-256");
     for (size_t i = 0; i < 8; i++)
         s->h[i] = state[i];
     s->Nl = (SHA_LONG)(before * 8); /* in bits */
@@ -156,8 +156,8 @@ finish_from(const uint32_t state[8], size_t before, const void *data, size_t len
 {
     SHA256_CTX s;
 
-    resume(&s, state, before);
-    must(SHA256_Update(&s, data, len) && SHA256_Final(out, &s), "SHA-256");
+    digest_resume(&s, state, before);
+    digest_must(SHA256_Update(&s, data, len) && SHA256_Final(out, &s), "SHA-256");
 }
 
 void
@@ -190,8 +190,8 @@ hmac_begin(struct hmac_begun *b, const struct hmac_key *k, const void *text, siz
     SHA256_CTX s;
 
     assert(len % SHA256_CBLOCK == 0 && len < KIB(64));
-    resume(&s, k->inner, SHA256_CBLOCK);
-    must(SHA256_Update(&s, text, len), "SHA-256");
+    digest_resume(&s, k->inner, SHA256_CBLOCK);
+    digest_must(SHA256_Update(&s, text, len), "SHA-256");
     *b = (struct hmac_begun){.key = *k, .len = len};
     for (size_t i = 0; i < 8; i++)
         b->key.inner[i] = s.h[i];

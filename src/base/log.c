@@ -35,7 +35,7 @@ struct line {
 
 /* All or nothing. */
 static bool
-put(struct line *l, const char *data, size_t len)
+log_put(struct line *l, const char *data, size_t len)
 {
     if (len > LINE_BYTES - ENDING || l->len > LINE_BYTES - ENDING - len)
         return false;
@@ -58,7 +58,7 @@ put_ending(struct line *l, const char *text)
 /* The next character of s as it goes out, into out; returns how much of s it took. What
  * is not UTF-8 is shown byte by byte in logfmt, and as U+FFFD in JSON, which cannot. */
 static size_t
-escape(struct span s, bool json, char out[8], size_t *out_len)
+log_escape(struct span s, bool json, char out[8], size_t *out_len)
 {
     uint32_t code = 0;
     size_t took = utf8_next(s, &code);
@@ -98,19 +98,19 @@ needs_quotes(struct span s)
 
 /* The caller has made sure of room for both quotes. */
 static void
-put_text(struct line *l, struct span s)
+log_put_text(struct line *l, struct span s)
 {
     bool quotes = l->json || needs_quotes(s);
     size_t start = l->len;
 
     if (quotes)
-        put(l, "\"", 1);
+        log_put(l, "\"", 1);
     while (s.len > 0) {
         char out[8];
         size_t len = 0;
-        size_t took = escape(s, l->json, out, &len);
+        size_t took = log_escape(s, l->json, out, &len);
 
-        if (l->len - start + len > VALUE_MAX || !put(l, out, len)) {
+        if (l->len - start + len > VALUE_MAX || !log_put(l, out, len)) {
             put_ending(l, "...");
             break;
         }
@@ -121,17 +121,17 @@ put_text(struct line *l, struct span s)
 }
 
 static void
-put_value(struct line *l, const struct log_field *f)
+log_put_value(struct line *l, const struct log_field *f)
 {
     char number[40];
     int n = 0;
 
     switch (f->kind) {
     case LOG_TEXT:
-        put_text(l, f->as.text != NULL ? span_of(f->as.text) : SPAN("(null)"));
+        log_put_text(l, f->as.text != NULL ? span_of(f->as.text) : SPAN("(null)"));
         return;
     case LOG_SPAN:
-        put_text(l, f->as.span);
+        log_put_text(l, f->as.span);
         return;
     case LOG_U64:
         n = snprintf(number, sizeof number, "%" PRIu64, f->as.u64);
@@ -144,12 +144,12 @@ put_value(struct line *l, const struct log_field *f)
                                 : snprintf(number, sizeof number, "null");
         break;
     }
-    put(l, number, (size_t)n);
+    log_put(l, number, (size_t)n);
 }
 
 /* A field that has no room at all is left out. */
 static bool
-put_field(struct line *l, const struct log_field *f)
+log_put_field(struct line *l, const struct log_field *f)
 {
     size_t name_len = strlen(f->name);
     const size_t most_number = 24;
@@ -157,14 +157,14 @@ put_field(struct line *l, const struct log_field *f)
     if (l->len + name_len + most_number + sizeof ",\"\":" > LINE_BYTES - ENDING)
         return false;
     if (l->len > 0)
-        put(l, l->json ? "," : " ", 1);
+        log_put(l, l->json ? "," : " ", 1);
     else if (l->json)
-        put(l, "{", 1);
+        log_put(l, "{", 1);
     if (l->json)
-        put(l, "\"", 1);
-    put(l, f->name, name_len);
-    put(l, l->json ? "\":" : "=", l->json ? 2 : 1);
-    put_value(l, f);
+        log_put(l, "\"", 1);
+    log_put(l, f->name, name_len);
+    log_put(l, l->json ? "\":" : "=", l->json ? 2 : 1);
+    log_put_value(l, f);
     return true;
 }
 
@@ -209,12 +209,12 @@ log_event(enum log_level level, const char *event, const char *message,
     l.len = 0;
     l.json = atomic_load_explicit(&used_format, memory_order_relaxed) == LOG_JSON;
     date_iso((int64_t)(wall_ns() / 1000000), when);
-    put_field(&l, &L_TEXT("time", when));
-    put_field(&l, &L_TEXT("level", level_names[level]));
-    put_field(&l, &L_TEXT("event", event));
-    put_field(&l, &L_TEXT("msg", message));
+    log_put_field(&l, &L_TEXT("time", when));
+    log_put_field(&l, &L_TEXT("level", level_names[level]));
+    log_put_field(&l, &L_TEXT("event", event));
+    log_put_field(&l, &L_TEXT("msg", message));
     for (unsigned i = 0; i < count; i++) {
-        if (!put_field(&l, &fields[i])) {
+        if (!log_put_field(&l, &fields[i])) {
             put_ending(&l, l.json ? "" : "...");
             break;
         }

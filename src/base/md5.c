@@ -51,7 +51,7 @@ md5_lanes(void)
 /* One stream: OpenSSL's code for whole blocks, on our state. (Its EVP cannot be told a state; what it calls deprecated is
  * there in all of 3.x, see digest.c.) */
 static void
-run_one(uint32_t state[4], const unsigned char *at, size_t blocks)
+md5_run_one(uint32_t state[4], const unsigned char *at, size_t blocks)
 {
     MD5_CTX c = {.A = state[0], .B = state[1], .C = state[2], .D = state[3]};
 
@@ -89,7 +89,7 @@ put_le64(unsigned char *p, uint64_t v)
 
 /* RFC 1321, 3.1 and 3.2. */
 static size_t
-pad(struct md5_job *j)
+md5_pad(struct md5_job *j)
 {
     size_t have = j->md5->len % MD5_BLOCK, blocks = have < 56 ? 1 : 2;
 
@@ -109,11 +109,11 @@ keep_rest(struct md5_job *j)
         j->md5->len += j->len;
         j->len = 0;
     }
-    return j->out != NULL ? pad(j) : 0;
+    return j->out != NULL ? md5_pad(j) : 0;
 }
 
 static void
-put_state(const struct md5 *m, unsigned char out[16])
+md5_put_state(const struct md5 *m, unsigned char out[16])
 {
     for (int i = 0; i < 16; i++)
         out[i] = (unsigned char)(m->state[i / 4] >> 8 * (i % 4));
@@ -154,7 +154,7 @@ next_blocks(struct md5_job *j, const unsigned char **at)
         break;
     }
     if (j->out != NULL)
-        put_state(j->md5, j->out);
+        md5_put_state(j->md5, j->out);
     return 0;
 }
 
@@ -162,7 +162,7 @@ static void
 run_alone(struct md5_job *j, const unsigned char *at, size_t blocks)
 {
     while (blocks > 0) {
-        run_one(j->md5->state, at, blocks);
+        md5_run_one(j->md5->state, at, blocks);
         blocks = next_blocks(j, &at);
     }
 }
@@ -197,7 +197,7 @@ fill_lanes(struct lanes *l)
 
 /* `blocks` of each lane are done. Those that are over give their place to the last one. */
 static void
-advance(struct lanes *l, size_t blocks)
+md5_advance(struct lanes *l, size_t blocks)
 {
     for (unsigned i = 0; i < l->count;) {
         l->left[i] -= blocks;
@@ -215,7 +215,7 @@ advance(struct lanes *l, size_t blocks)
 }
 
 static size_t
-shortest(const struct lanes *l)
+md5_shortest(const struct lanes *l)
 {
     size_t least = l->left[0];
 
@@ -231,10 +231,10 @@ md5_run(struct md5_job *jobs)
 
     /* Two in lanes take the time of one, on every kernel. */
     for (fill_lanes(&l); l.count > 1; fill_lanes(&l)) {
-        size_t blocks = shortest(&l);
+        size_t blocks = md5_shortest(&l);
 
         kernel->run(l.lane, l.count, blocks);
-        advance(&l, blocks);
+        md5_advance(&l, blocks);
     }
     if (l.count == 1)
         run_alone(l.job[0], l.lane[0].at, l.left[0]);

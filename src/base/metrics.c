@@ -106,7 +106,7 @@ leave_block(void *block)
 }
 
 static void
-make_key(void)
+metrics_make_key(void)
 {
     int rc = pthread_key_create(&at_thread_end, leave_block);
 
@@ -115,7 +115,7 @@ make_key(void)
 }
 
 static struct block *
-block_new(void)
+metrics_block_new(void)
 {
     struct block *b = aligned_alloc(_Alignof(struct block), sizeof *b);
 
@@ -134,12 +134,12 @@ metrics_thread_begin(void)
 
     if (mine != NULL)
         return;
-    pthread_once(&key_once, make_key);
+    pthread_once(&key_once, metrics_make_key);
     lock_acquire(&blocks_lock);
     for (b = atomic_load(&blocks); b != NULL && b->owned; b = b->next)
         ;
     if (b == NULL)
-        b = block_new();
+        b = metrics_block_new();
     b->owned = true;
     lock_release(&blocks_lock);
     mine = b;
@@ -147,7 +147,7 @@ metrics_thread_begin(void)
 }
 
 static inline void
-count(unsigned cell, int64_t delta)
+metrics_count(unsigned cell, int64_t delta)
 {
     struct block *b = mine;
 
@@ -162,7 +162,7 @@ count(unsigned cell, int64_t delta)
 }
 
 static int64_t
-sum_of(unsigned cell)
+metrics_sum_of(unsigned cell)
 {
     int64_t sum = atomic_load_explicit(&shared.cells[cell], memory_order_relaxed);
 
@@ -182,13 +182,13 @@ family_cell(enum metric_id id, unsigned label)
 void
 metric_add(enum metric_id id, unsigned label, int64_t delta)
 {
-    count(family_cell(id, label), delta);
+    metrics_count(family_cell(id, label), delta);
 }
 
 int64_t
 metric_read(enum metric_id id, unsigned label)
 {
-    return sum_of(family_cell(id, label));
+    return metrics_sum_of(family_cell(id, label));
 }
 
 static unsigned
@@ -204,8 +204,8 @@ count_time(unsigned first_cell, uint64_t ns)
 
     while (ns > bounds[i].ns)
         i++;
-    count(first_cell + i, 1);
-    count(first_cell + BOUNDS, (int64_t)MIN(ns, (uint64_t)INT64_MAX / 2));
+    metrics_count(first_cell + i, 1);
+    metrics_count(first_cell + BOUNDS, (int64_t)MIN(ns, (uint64_t)INT64_MAX / 2));
 }
 
 void
@@ -217,11 +217,11 @@ metric_request_done(const struct metric_request *r)
     assert(r->api < API_COUNT_);
     while (codes[code] != r->status && codes[code] != 0)
         code++;
-    count(request_cell(r->op, code, r->api), 1);
+    metrics_count(request_cell(r->op, code, r->api), 1);
     count_time(CELL_DURATION + r->op * (BOUNDS + 1), r->duration_ns);
     count_time(CELL_FIRST_BYTE + r->op * (BOUNDS + 1), r->first_byte_ns);
-    count(CELL_BYTES_IN + r->op, (int64_t)r->bytes_in);
-    count(CELL_BYTES_OUT + r->op, (int64_t)r->bytes_out);
+    metrics_count(CELL_BYTES_IN + r->op, (int64_t)r->bytes_in);
+    metrics_count(CELL_BYTES_OUT + r->op, (int64_t)r->bytes_out);
 }
 
 /* ---- collectors ---- */
@@ -270,7 +270,7 @@ metrics_commit(void)
 /* ---- the page ---- */
 
 static void
-put_head(struct buf *out, const char *name, const char *type, const char *help)
+metrics_put_head(struct buf *out, const char *name, const char *type, const char *help)
 {
     buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
@@ -296,7 +296,7 @@ put_family(struct buf *out, enum metric_id id)
     const struct family *f = &families[id];
     struct span rest = span_of(f->values);
 
-    put_head(out, f->name, f->kind == COUNTER ? "counter" : "gauge", f->help);
+    metrics_put_head(out, f->name, f->kind == COUNTER ? "counter" : "gauge", f->help);
     if (rest.len == 0) {
         buf_printf(out, "%s %" PRId64 "\n", f->name, metric_read(id, 0));
         return;
@@ -317,11 +317,11 @@ put_requests(struct buf *out)
 {
     const char *name = "forebay_requests_total";
 
-    put_head(out, name, "counter", "requests answered");
+    metrics_put_head(out, name, "counter", "requests answered");
     for (unsigned op = 0; op < OP_COUNT_; op++) {
         for (unsigned code = 0; code < CODES; code++) {
             for (unsigned api = 0; api < API_COUNT_; api++) {
-                int64_t n = sum_of(request_cell(op, code, api));
+                int64_t n = metrics_sum_of(request_cell(op, code, api));
                 char text[16] = "other";
 
                 if (n == 0)
@@ -340,35 +340,35 @@ put_requests(struct buf *out)
 static void
 put_histogram(struct buf *out, const char *name, const char *help, unsigned cells)
 {
-    put_head(out, name, "histogram", help);
+    metrics_put_head(out, name, "histogram", help);
     for (unsigned op = 0; op < OP_COUNT_; op++) {
         unsigned first = cells + op * (BOUNDS + 1);
         int64_t total = 0;
 
         for (unsigned i = 0; i < BOUNDS; i++) {
-            total += sum_of(first + i);
+            total += metrics_sum_of(first + i);
             buf_printf(out, "%s_bucket{op=\"%s\",le=\"%s\"} %" PRId64 "\n", name,
                        op_names[op], bounds[i].seconds, total);
         }
         buf_printf(out, "%s_sum{op=\"%s\"} %.9f\n%s_count{op=\"%s\"} %" PRId64 "\n", name,
-                   op_names[op], (double)sum_of(first + BOUNDS) / 1e9, name, op_names[op],
-                   total);
+                   op_names[op], (double)metrics_sum_of(first + BOUNDS) / 1e9, name,
+                   op_names[op], total);
     }
 }
 
 static void
 put_by_op(struct buf *out, const char *name, const char *help, unsigned cells)
 {
-    put_head(out, name, "counter", help);
+    metrics_put_head(out, name, "counter", help);
     for (unsigned op = 0; op < OP_COUNT_; op++)
         buf_printf(out, "%s{op=\"%s\"} %" PRId64 "\n", name, op_names[op],
-                   sum_of(cells + op));
+                   metrics_sum_of(cells + op));
 }
 
 static void
 put_build(struct buf *out)
 {
-    put_head(out, "forebay_build_info", "gauge", "what is running; always 1");
+    metrics_put_head(out, "forebay_build_info", "gauge", "what is running; always 1");
     buf_printf(out, "forebay_build_info{version=\"%s\",commit=\"%s\",engine=\"%s\"} 1\n",
                FOREBAY_VERSION, atomic_load(&commit), atomic_load(&engine));
 }

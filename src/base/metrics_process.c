@@ -86,7 +86,8 @@ count_fds(uint64_t *count)
 }
 
 static void
-put(struct buf *out, const char *name, const char *type, const char *help, double value)
+process_put(struct buf *out, const char *name, const char *type, const char *help,
+            double value)
 {
     buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n%s %.15g\n", name, help, name, type,
                name, value);
@@ -102,17 +103,18 @@ metrics_put_process(struct buf *out)
     bool known = read_stat(&st);
 
     if (known)
-        put(out, "process_cpu_seconds_total", "counter", "user and system time used",
-            (double)(st.user + st.system) / ticks);
+        process_put(out, "process_cpu_seconds_total", "counter",
+                    "user and system time used", (double)(st.user + st.system) / ticks);
     if (read_resident(&n))
-        put(out, "process_resident_memory_bytes", "gauge", "resident memory",
-            (double)n * (double)sysconf(_SC_PAGESIZE));
+        process_put(out, "process_resident_memory_bytes", "gauge", "resident memory",
+                    (double)n * (double)sysconf(_SC_PAGESIZE));
     if (known && read_boot_time(&n))
-        put(out, "process_start_time_seconds", "gauge", "start of the process since 1970",
-            (double)n + (double)st.start / ticks);
+        process_put(out, "process_start_time_seconds", "gauge",
+                    "start of the process since 1970",
+                    (double)n + (double)st.start / ticks);
     if (count_fds(&n))
-        put(out, "process_open_fds", "gauge", "open file descriptors", (double)n);
+        process_put(out, "process_open_fds", "gauge", "open file descriptors", (double)n);
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
-        put(out, "process_max_fds", "gauge", "most file descriptors allowed",
-            (double)limit.rlim_cur);
+        process_put(out, "process_max_fds", "gauge", "most file descriptors allowed",
+                    (double)limit.rlim_cur);
 }

@@ -127,8 +127,8 @@ fraction_of(struct span digits, uint64_t scale)
 
 /* Splits "12.5KiB" and multiplies. */
 static bool
-scaled(struct span text, const struct unit *units, size_t count, bool fractions,
-       uint64_t *out)
+num_scaled(struct span text, const struct unit *units, size_t count, bool fractions,
+           uint64_t *out)
 {
     size_t whole_len = digits_at(text, 0);
     struct span fraction = {"", 0};
@@ -153,7 +153,7 @@ scaled(struct span text, const struct unit *units, size_t count, bool fractions,
 enum err
 num_size(struct span text, uint64_t *out, struct errbuf *eb)
 {
-    if (!scaled(text, size_units, ARRAY_LEN(size_units), true, out))
+    if (!num_scaled(text, size_units, ARRAY_LEN(size_units), true, out))
         return err_set(
             eb, ERR_BAD_REQUEST,
             "\"%.*s\" is not a size: write it like 4096, 64KiB, 1.5GiB or 10GB",
@@ -164,7 +164,7 @@ num_size(struct span text, uint64_t *out, struct errbuf *eb)
 enum err
 num_duration_ms(struct span text, uint64_t *out, struct errbuf *eb)
 {
-    if (!scaled(text, duration_units, ARRAY_LEN(duration_units), false, out))
+    if (!num_scaled(text, duration_units, ARRAY_LEN(duration_units), false, out))
         return err_set(
             eb, ERR_BAD_REQUEST,
             "\"%.*s\" is not a duration: write it like 250ms, 10s, 5m, 2h or 7d",

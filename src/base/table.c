@@ -11,7 +11,7 @@ enum { ROOM_FIRST = 16 };
 
 /* The kernel hands sixteen random bytes to every process. */
 static uint64_t
-seed(void)
+table_seed(void)
 {
     const void *random = (const void *)getauxval(AT_RANDOM);
     uint64_t v = 0;
@@ -22,10 +22,10 @@ seed(void)
 }
 
 static struct table_slot
-slot_of(struct span key)
+table_slot_of(struct span key)
 {
     return (struct table_slot){
-        .hash = hash_xxh3(key.at, key.len, seed()),
+        .hash = hash_xxh3(key.at, key.len, table_seed()),
         .key = key.at != NULL ? key.at : "",
         .len = key.len,
     };
@@ -34,7 +34,8 @@ slot_of(struct span key)
 static struct table_slot
 slot_of_u64(uint64_t key)
 {
-    return (struct table_slot){.hash = hash_xxh3(&key, sizeof key, seed()), .len = key};
+    return (struct table_slot){.hash = hash_xxh3(&key, sizeof key, table_seed()),
+                               .len = key};
 }
 
 static bool
@@ -49,7 +50,7 @@ same_key(const struct table_slot *a, const struct table_slot *b)
 
 /* Where the key is, or the free slot where it would be. */
 static size_t
-find(const struct table *m, const struct table_slot *key)
+table_find(const struct table *m, const struct table_slot *key)
 {
     size_t mask = m->room - 1;
     size_t i = key->hash & mask;
@@ -61,7 +62,7 @@ find(const struct table *m, const struct table_slot *key)
 
 /* At most three quarters are used, so that a search for what is not there ends soon. */
 static void
-grow(struct table *m)
+table_grow(struct table *m)
 {
     struct table old = *m;
 
@@ -69,26 +70,26 @@ grow(struct table *m)
     m->slots = xcalloc(m->room, sizeof *m->slots);
     TABLE_EACH(&old, s)
     {
-        m->slots[find(m, s)] = *s;
+        m->slots[table_find(m, s)] = *s;
     }
     free(old.slots);
 }
 
 static void *
-get(const struct table *m, struct table_slot key)
+table_lookup(const struct table *m, struct table_slot key)
 {
-    return m->room > 0 ? m->slots[find(m, &key)].value : NULL;
+    return m->room > 0 ? m->slots[table_find(m, &key)].value : NULL;
 }
 
 static bool
-put(struct table *m, struct table_slot key, void *value)
+table_insert(struct table *m, struct table_slot key, void *value)
 {
     size_t i;
 
     assert(value != NULL);
     key.value = value;
     if (m->room > 0) {
-        i = find(m, &key);
+        i = table_find(m, &key);
         if (m->slots[i].value != NULL) {
             m->slots[i] = key;
             return true;
@@ -97,8 +98,8 @@ put(struct table *m, struct table_slot key, void *value)
     if (m->count == m->limit)
         return false;
     if ((m->count + 1) * 4 > m->room * 3)
-        grow(m);
-    m->slots[find(m, &key)] = key;
+        table_grow(m);
+    m->slots[table_find(m, &key)] = key;
     m->count++;
     return true;
 }
@@ -106,7 +107,7 @@ put(struct table *m, struct table_slot key, void *value)
 /* Closes the hole by moving back what was pushed beyond it: no tombstones, so the table
  * never wears out. */
 static void
-close_hole(struct table *m, size_t hole)
+table_shift_back(struct table *m, size_t hole)
 {
     size_t mask = m->room - 1;
 
@@ -122,17 +123,17 @@ close_hole(struct table *m, size_t hole)
 }
 
 static void *
-take(struct table *m, struct table_slot key)
+table_remove_at(struct table *m, struct table_slot key)
 {
     void *value;
     size_t i;
 
     if (m->room == 0)
         return NULL;
-    i = find(m, &key);
+    i = table_find(m, &key);
     value = m->slots[i].value;
     if (value != NULL) {
-        close_hole(m, i);
+        table_shift_back(m, i);
         m->count--;
     }
     return value;
@@ -154,35 +155,35 @@ table_fini(struct table *m)
 void *
 table_get(const struct table *m, struct span key)
 {
-    return get(m, slot_of(key));
+    return table_lookup(m, table_slot_of(key));
 }
 
 bool
 table_put(struct table *m, struct span key, void *value)
 {
-    return put(m, slot_of(key), value);
+    return table_insert(m, table_slot_of(key), value);
 }
 
 void *
 table_erase(struct table *m, struct span key)
 {
-    return take(m, slot_of(key));
+    return table_remove_at(m, table_slot_of(key));
 }
 
 void *
 table_get_u64(const struct table *m, uint64_t key)
 {
-    return get(m, slot_of_u64(key));
+    return table_lookup(m, slot_of_u64(key));
 }
 
 bool
 table_put_u64(struct table *m, uint64_t key, void *value)
 {
-    return put(m, slot_of_u64(key), value);
+    return table_insert(m, slot_of_u64(key), value);
 }
 
 void *
 table_erase_u64(struct table *m, uint64_t key)
 {
-    return take(m, slot_of_u64(key));
+    return table_remove_at(m, slot_of_u64(key));
 }

@@ -5,7 +5,7 @@
 #include "base/hash.h"
 
 static bool
-is_plain(unsigned char c, bool keep_slash)
+uri_is_plain(unsigned char c, bool keep_slash)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
            c == '-' || c == '.' || c == '_' || c == '~' || (c == '/' && keep_slash);
@@ -40,7 +40,7 @@ uri_encode(struct buf *out, struct span s, bool keep_slash)
         unsigned char c = (unsigned char)s.at[i];
         char hex[3] = {'%', digits[c >> 4], digits[c & 15]};
 
-        if (is_plain(c, keep_slash))
+        if (uri_is_plain(c, keep_slash))
             buf_putc(out, (char)c);
         else
             buf_put(out, hex, sizeof hex);
@@ -53,6 +53,6 @@ uri_encoded_len(struct span s, bool keep_slash)
     size_t n = 0;
 
     for (size_t i = 0; i < s.len; i++)
-        n += is_plain((unsigned char)s.at[i], keep_slash) ? 1 : 3;
+        n += uri_is_plain((unsigned char)s.at[i], keep_slash) ? 1 : 3;
     return n;
 }

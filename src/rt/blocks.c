@@ -38,7 +38,7 @@ blocks_bytes(void)
 /* ---- one block ---- */
 
 static void
-leave(struct block *b, uint64_t bits)
+block_release(struct block *b, uint64_t bits)
 {
     if ((atomic_fetch_and(&b->taken, ~bits) & ~bits) != 0)
         return;
@@ -49,7 +49,7 @@ leave(struct block *b, uint64_t bits)
 }
 
 static struct block *
-block_new(struct blocks *bs)
+block_new_for(struct blocks *bs)
 {
     char *at = bigmem_try(BLOCK);
     struct block *b;
@@ -67,7 +67,7 @@ block_new(struct blocks *bs)
 }
 
 static uint64_t
-bytes_of(uint32_t places)
+blocks_mask_bytes(uint32_t places)
 {
     return (uint64_t)(unsigned)__builtin_popcount(places) * BLOCKS_LEAST;
 }
@@ -80,21 +80,21 @@ idle_places(const struct block *b)
 
 /* `count` places from `first` on. */
 static uint32_t
-places(unsigned first, unsigned count)
+blocks_mask(unsigned first, unsigned count)
 {
     return ((1u << count) - 1) << first;
 }
 
 static uint32_t
-places_at(const struct block *b, const char *at, size_t room)
+blocks_mask_at(const struct block *b, const char *at, size_t room)
 {
-    return places((unsigned)((size_t)(at - b->at) / PLACE),
-                  (unsigned)(room / BLOCKS_LEAST));
+    return blocks_mask((unsigned)((size_t)(at - b->at) / PLACE),
+                       (unsigned)(room / BLOCKS_LEAST));
 }
 
 /* The first of `count` free places, which begin at a multiple of it; -1: there are none. */
 static int
-find(uint32_t free, unsigned count)
+blocks_find_free(uint32_t free, unsigned count)
 {
     static const uint32_t begins[] = {
         [1] = UINT32_MAX, [2] = 0x55555555, [4] = 0x11111111, [8] = 0x01010101};
@@ -109,7 +109,7 @@ find(uint32_t free, unsigned count)
 
 /* What has become free since: it is idle now. */
 static void
-look(struct blocks *bs, struct block *b)
+block_refresh(struct blocks *bs, struct block *b)
 {
     uint32_t now = (uint32_t)atomic_load(&b->taken), freed = b->held & ~now;
     bool was_full = b->held == ALL;
@@ -117,7 +117,7 @@ look(struct blocks *bs, struct block *b)
     if (freed == 0)
         return;
     b->held = now;
-    bs->idle += bytes_of(freed);
+    bs->idle += blocks_mask_bytes(freed);
     if (now != 0 && !was_full)
         return;
     list_remove(&b->link);
@@ -128,21 +128,21 @@ look(struct blocks *bs, struct block *b)
 }
 
 static void
-look_at_all(struct blocks *bs)
+blocks_refresh_all(struct blocks *bs)
 {
     LIST_EACH(&bs->full, n)
-    look(bs, LIST_ENTRY(n, struct block, link));
+    block_refresh(bs, LIST_ENTRY(n, struct block, link));
     LIST_EACH(&bs->roomy, n)
-    look(bs, LIST_ENTRY(n, struct block, link));
+    block_refresh(bs, LIST_ENTRY(n, struct block, link));
 }
 
 static char *
-take(struct blocks *bs, struct block *b, unsigned first, unsigned count)
+blocks_mark_taken(struct blocks *bs, struct block *b, unsigned first, unsigned count)
 {
-    uint32_t mine = places(first, count);
+    uint32_t mine = blocks_mask(first, count);
     char *at = b->at + (size_t)first * PLACE;
 
-    bs->idle -= bytes_of(mine & ~b->gone);
+    bs->idle -= blocks_mask_bytes(mine & ~b->gone);
     b->gone &= ~mine;
     b->held |= mine;
     atomic_fetch_or(&b->taken, mine);
@@ -156,17 +156,17 @@ take(struct blocks *bs, struct block *b, unsigned first, unsigned count)
 
 /* Of the first block that has room, `also_gone`: without pages. */
 static char *
-take_from_any(struct blocks *bs, unsigned count, bool also_gone, struct block **of)
+blocks_cut_from_any(struct blocks *bs, unsigned count, bool also_gone, struct block **of)
 {
     LIST_EACH(&bs->roomy, n)
     {
         struct block *b = LIST_ENTRY(n, struct block, link);
-        int first = find(idle_places(b) | (also_gone ? b->gone : 0), count);
+        int first = blocks_find_free(idle_places(b) | (also_gone ? b->gone : 0), count);
 
         if (first < 0)
             continue;
         *of = b;
-        return take(bs, b, (unsigned)first, count);
+        return blocks_mark_taken(bs, b, (unsigned)first, count);
     }
     return NULL;
 }
@@ -181,13 +181,13 @@ blocks_cut(struct blocks *bs, size_t room, struct block **of)
         list_init(&bs->roomy);
         list_init(&bs->full);
     }
-    at = take_from_any(bs, count, false, of);
+    at = blocks_cut_from_any(bs, count, false, of);
     if (at != NULL)
         return at;
-    look_at_all(bs);
-    at = take_from_any(bs, count, true, of);
-    if (at == NULL && block_new(bs) != NULL)
-        at = take_from_any(bs, count, false, of);
+    blocks_refresh_all(bs);
+    at = blocks_cut_from_any(bs, count, true, of);
+    if (at == NULL && block_new_for(bs) != NULL)
+        at = blocks_cut_from_any(bs, count, false, of);
     return at;
 }
 
@@ -195,12 +195,12 @@ void
 block_put(struct block *b, char *at, size_t room)
 {
     ASAN_POISON(at, room);
-    leave(b, places_at(b, at, room));
+    block_release(b, blocks_mask_at(b, at, room));
 }
 
 /* False: the ring still knows it. */
 static bool
-forget(struct loop *l, struct block *b)
+block_unregister(struct loop *l, struct block *b)
 {
     if (b->slot != 0 && !l->ops->forget_slot(l, b->slot))
         return false;
@@ -210,21 +210,21 @@ forget(struct loop *l, struct block *b)
 
 /* Nobody has anything of it. */
 static void
-give_back(struct blocks *bs, struct block *b)
+block_unlink(struct blocks *bs, struct block *b)
 {
     assert(b->held == 0 && b->slot == 0);
-    bs->idle -= bytes_of(idle_places(b));
+    bs->idle -= blocks_mask_bytes(idle_places(b));
     list_remove(&b->link);
-    leave(b, OURS);
+    block_release(b, OURS);
 }
 
 /* Gives back the pages of places that are idle. */
 static void
-tear(struct blocks *bs, struct block *b)
+block_punch_idle(struct blocks *bs, struct block *b)
 {
     uint32_t left = idle_places(b);
 
-    bs->idle -= bytes_of(left);
+    bs->idle -= blocks_mask_bytes(left);
     b->gone |= left;
     b->torn = true;
     while (left != 0) {
@@ -233,7 +233,7 @@ tear(struct blocks *bs, struct block *b)
 
         (void)madvise(b->at + (size_t)first * PLACE, (size_t)count * PLACE,
                       MADV_DONTNEED);
-        left &= ~places(first, count);
+        left &= ~blocks_mask(first, count);
     }
 }
 
@@ -242,17 +242,17 @@ void
 blocks_recycle(struct blocks *bs, struct block *b, char *at, size_t room)
 {
     block_put(b, at, room);
-    look(bs, b);
+    block_refresh(bs, b);
     if (b->held != 0)
         return;
-    look_at_all(bs);
+    blocks_refresh_all(bs);
     if (b->torn)
-        give_back(bs, b);
+        block_unlink(bs, b);
 }
 
 /* The one with the fewest users of those that have idle places. */
 static struct block *
-emptiest(struct blocks *bs)
+blocks_emptiest(struct blocks *bs)
 {
     struct block *least = NULL;
 
@@ -274,14 +274,14 @@ blocks_shrink(struct loop *l, struct blocks *bs)
 
     if (bs->idle == 0)
         return false;
-    b = emptiest(bs);
+    b = blocks_emptiest(bs);
     assert(b != NULL);
-    if (!forget(l, b))
+    if (!block_unregister(l, b))
         return false;
     if (b->held == 0)
-        give_back(bs, b);
+        block_unlink(bs, b);
     else
-        tear(bs, b);
+        block_punch_idle(bs, b);
     return true;
 }
 
@@ -299,8 +299,8 @@ blocks_end(struct blocks *bs)
     if (bs->roomy.next == NULL)
         return;
     LIST_EACH(&bs->full, n)
-    leave(LIST_ENTRY(n, struct block, link), OURS);
+    block_release(LIST_ENTRY(n, struct block, link), OURS);
     LIST_EACH(&bs->roomy, n)
-    leave(LIST_ENTRY(n, struct block, link), OURS);
+    block_release(LIST_ENTRY(n, struct block, link), OURS);
     *bs = (struct blocks){0};
 }

@@ -54,7 +54,7 @@ resolve_work(void *arg)
 }
 
 static enum err
-resolve(struct resolving *r, struct deadline by, struct errbuf *eb)
+connect_resolve(struct resolving *r, struct deadline by, struct errbuf *eb)
 {
     enum err rc;
 
@@ -143,7 +143,7 @@ connect_one(const union address *a, socklen_t len, struct deadline by,
 }
 
 static enum ip_class
-class_of(const union address *a)
+connect_class_of(const union address *a)
 {
     return a->any.sa_family == AF_INET6
                ? ip_class_of(a->v6.sin6_addr.s6_addr, 16)
@@ -162,7 +162,7 @@ keep_allowed(struct resolving *r, unsigned refuse, struct errbuf *eb)
     if (strcasecmp(r->host, "localhost") == 0) /* says itself where it leads */
         refuse &= ~(1u << IP_LOOPBACK);
     for (unsigned i = 0; i < r->count; i++) {
-        if ((refuse >> class_of(&r->of[i].a) & 1) != 0)
+        if ((refuse >> connect_class_of(&r->of[i].a) & 1) != 0)
             found = r->of[i].a;
         else
             r->of[kept++] = r->of[i];
@@ -173,7 +173,7 @@ keep_allowed(struct resolving *r, unsigned refuse, struct errbuf *eb)
     address_text(&found, text);
     return err_set(eb, ERR_DENIED,
                    "the name '%s' leads to %s, which is %s: not connected to", r->host,
-                   text, ip_class_name(class_of(&found)));
+                   text, ip_class_name(connect_class_of(&found)));
 }
 
 enum err
@@ -187,7 +187,7 @@ real_connect(const char *host, uint16_t port, unsigned refuse, struct deadline b
 
     r->host = host;
     r->port = port;
-    rc = resolve(r, by, eb);
+    rc = connect_resolve(r, by, eb);
     if (rc == ERR_OK && refuse != 0 && !address_parse(host, port, &literal, &ignored))
         rc = keep_allowed(r, refuse, eb);
     for (unsigned i = 0; rc == ERR_OK && i < r->count; i++) {

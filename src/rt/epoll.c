@@ -22,7 +22,7 @@ struct epoll {
 };
 
 static enum err
-open_engine(struct loop *l, struct errbuf *eb)
+epoll_open_engine(struct loop *l, struct errbuf *eb)
 {
     struct epoll *e = xcalloc(1, sizeof *e);
     struct epoll_event ev = {.events = EPOLLIN | EPOLLET, .data.ptr = NULL};
@@ -39,7 +39,7 @@ open_engine(struct loop *l, struct errbuf *eb)
 }
 
 static void
-close_engine(struct loop *l)
+epoll_close_engine(struct loop *l)
 {
     struct epoll *e = l->engine;
 
@@ -79,7 +79,7 @@ poll_events(struct epoll *e, uint64_t until_ns)
 }
 
 static void
-wait_events(struct loop *l, uint64_t until_ns)
+epoll_wait_events(struct loop *l, uint64_t until_ns)
 {
     struct epoll *e = l->engine;
     int n = poll_events(e, until_ns);
@@ -95,7 +95,7 @@ wait_events(struct loop *l, uint64_t until_ns)
 }
 
 static void
-wake(struct loop *l)
+epoll_wake(struct loop *l)
 {
     struct epoll *e = l->engine;
 
@@ -103,7 +103,7 @@ wake(struct loop *l)
 }
 
 static int
-watch(struct loop *l, struct watch *w)
+epoll_watch(struct loop *l, struct watch *w)
 {
     struct epoll *e = l->engine;
     struct epoll_event ev = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
@@ -112,10 +112,10 @@ watch(struct loop *l, struct watch *w)
     return epoll_ctl(e->fd, EPOLL_CTL_ADD, w->fd, &ev) == 0 ? 0 : -errno;
 }
 
-/* Edges are handed on within wait_events(), where nobody unwatches: an event in hand
+/* Edges are handed on within epoll_wait_events(), where nobody unwatches: an event in hand
  * never outlives its watch. */
 static void
-unwatch(struct loop *l, struct watch *w)
+epoll_unwatch(struct loop *l, struct watch *w)
 {
     struct epoll *e = l->engine;
 
@@ -124,12 +124,12 @@ unwatch(struct loop *l, struct watch *w)
 
 const struct engine_ops epoll_ops = {
     .kind = RT_EPOLL,
-    .open = open_engine,
-    .close = close_engine,
-    .wait = wait_events,
-    .wake = wake,
-    .watch = watch,
-    .unwatch = unwatch,
+    .open = epoll_open_engine,
+    .close = epoll_close_engine,
+    .wait = epoll_wait_events,
+    .wake = epoll_wake,
+    .watch = epoll_watch,
+    .unwatch = epoll_unwatch,
     .submit = real_submit_to_pool,
     REAL_ENGINE_OPS,
 };

@@ -54,7 +54,7 @@ is_of(const struct guard *g, int signo, uintptr_t at)
 }
 
 static void
-on_fault(int signo, siginfo_t *info, void *context)
+guard_on_fault(int signo, siginfo_t *info, void *context)
 {
     for (struct guard *g = armed; g != NULL; g = g->outer) {
         if (!is_of(g, signo, (uintptr_t)info->si_addr))
@@ -68,10 +68,10 @@ on_fault(int signo, siginfo_t *info, void *context)
 }
 
 static void
-install(void)
+fault_install(void)
 {
     /* SA_NODEFER: we leave by a jump that restores no mask, or the second fault would kill. */
-    struct sigaction sa = {.sa_sigaction = on_fault,
+    struct sigaction sa = {.sa_sigaction = guard_on_fault,
                            .sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK};
 
     (void)sigemptyset(&sa.sa_mask);
@@ -101,7 +101,7 @@ rt_guard(const void *map, size_t len, void (*fn)(void *arg), void *arg)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     struct guard g = {.from = (uintptr_t)map, .to = (uintptr_t)map + len, .outer = armed};
 
-    (void)pthread_once(&once, install);
+    (void)pthread_once(&once, fault_install);
     let_through();
     if (sigsetjmp(g.back, 0) != 0) { /* the handler has disarmed it */
         /* ASan looks for the frames we jumped over on the thread's stack; a fiber has its own. */
@@ -202,7 +202,7 @@ touch_pages(void *arg)
 
 /* One step of populating: `len` from a page on. */
 static enum err
-populate(uintptr_t from, size_t len)
+fault_populate(uintptr_t from, size_t len)
 {
     struct touch t = {.at = (const char *)from, .len = len};
     int rc = 0;
@@ -233,7 +233,7 @@ rt_map_populate(const void *at, size_t len)
         if (to - from > n)
             (void)madvise((void *)(from + n), MIN(to - from - n, (size_t)FAULT_AROUND),
                           MADV_WILLNEED);
-        rc = populate(from, n);
+        rc = fault_populate(from, n);
     }
     return rc;
 }

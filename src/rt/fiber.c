@@ -40,7 +40,7 @@ rt_doing(const char *what)
 
 /* From the running fiber to its loop. */
 static void
-leave(struct fiber *f)
+fiber_leave(struct fiber *f)
 {
     struct loop *l = f->loop;
 
@@ -63,7 +63,7 @@ leave_group(struct fiber *f)
 }
 
 static void
-run(void *arg)
+fiber_main(void *arg)
 {
     struct fiber *f = arg;
 
@@ -73,7 +73,7 @@ run(void *arg)
     assert(f->shields == 0);
     leave_group(f);
     f->fn = NULL;
-    leave(f);
+    fiber_leave(f);
     abort(); /* an ended fiber ran on */
 }
 
@@ -103,7 +103,7 @@ fiber_start(struct loop *l, struct rt_group *group, struct deadline scope, fiber
         .stack_size = f->stack_size,
         .tsan_fiber = f->tsan_fiber,
     };
-    f->sp = switch_make(f->stack_low + f->stack_size, run, f);
+    f->sp = switch_make(f->stack_low + f->stack_size, fiber_main, f);
     timer_init(&f->timer, on_deadline);
     list_init(&f->groups);
     list_init(&f->link);
@@ -121,7 +121,7 @@ static void
 wait_here(struct fiber *f)
 {
     f->waiting = true;
-    leave(f);
+    fiber_leave(f);
     assert(!f->waiting);
 }
 
@@ -187,7 +187,7 @@ rt_yield(void)
     struct fiber *f = rt_self();
 
     loop_ready(f->loop, f);
-    leave(f);
+    fiber_leave(f);
 }
 
 void
@@ -204,7 +204,7 @@ rt_run_woken(void)
         list_remove(n);
         list_push_front(l->turn, n);
     }
-    leave(f);
+    fiber_leave(f);
 }
 
 enum err

@@ -187,7 +187,7 @@ clock_of(struct loop *l)
 
 /* From here on the kernel has it: what it waited for us does not count. */
 static void
-submit(struct loop *l, struct io_op *op)
+file_op_submit(struct loop *l, struct io_op *op)
 {
     struct rt_observer *o = op->file->observer;
     uint64_t delay = test_delay_of(op);
@@ -213,7 +213,7 @@ start_waiting(struct loop *l, struct io_queue *q, unsigned lane)
         if (n == NULL)
             return;
         q->of[lane].in_flight++;
-        submit(l, LIST_ENTRY(n, struct io_op, link));
+        file_op_submit(l, LIST_ENTRY(n, struct io_op, link));
     }
 }
 
@@ -261,7 +261,7 @@ run_on_read(struct rt_after_poll *s)
 
 /* What a disk has just written lies in no cache of this core. */
 static void
-fetch(struct span s)
+prefetch_lines(struct span s)
 {
     for (size_t i = 0; i < s.len; i += CACHE_LINE)
         __builtin_prefetch(s.at + i);
@@ -271,7 +271,7 @@ fetch(struct span s)
 static void
 read_completed(struct rt_async_read *r, int64_t result)
 {
-    fetch(r->prefetch_span);
+    prefetch_lines(r->prefetch_span);
     r->op = NULL;
     r->result = result;
     r->soon.fn = run_on_read;
@@ -319,7 +319,7 @@ may_begin(struct errbuf *eb, const struct rt_file *file)
 /* Queues or submits. The references are the operation's own: what the fiber does
  * meanwhile is its affair. */
 static struct io_op *
-begin(const struct io_op *template, struct io_wait *w)
+file_op_begin(const struct io_op *template, struct io_wait *w)
 {
     struct loop *l = loop_self;
     struct io_op *op = xmalloc(sizeof *op);
@@ -344,11 +344,11 @@ begin(const struct io_op *template, struct io_wait *w)
 
 /* Waits whatever happens: the kernel would go on without us. */
 static int64_t
-perform(const struct io_op *template)
+file_op_perform(const struct io_op *template)
 {
     struct io_wait w = {0};
 
-    begin(template, &w);
+    file_op_begin(template, &w);
     while (!w.done)
         fiber_wait_owed();
     return w.result;
@@ -360,7 +360,7 @@ static enum err
 perform_abandonable(const struct io_op *template, struct deadline by, int64_t *result)
 {
     struct io_wait w = {0};
-    struct io_op *op = begin(template, &w);
+    struct io_op *op = file_op_begin(template, &w);
     enum err rc = w.done ? ERR_OK : fiber_wait(by);
 
     *result = w.result;
@@ -449,7 +449,7 @@ rt_read_begin(struct rt_file *f, uint64_t offset, struct iobuf *b, uint32_t at,
 
     check_place(f, offset, b, at, len);
     if (rc == ERR_OK) {
-        r->op = begin(&op, NULL);
+        r->op = file_op_begin(&op, NULL);
         r->op->waiter = NULL;
     }
     return rc;
@@ -482,7 +482,7 @@ write_all(struct io_op op, struct errbuf *eb)
         op.offset = offset;
         op.at = at;
         op.len = len;
-        result = perform(&op);
+        result = file_op_perform(&op);
         if (result < 0)
             return io_op_failed(f, "writing", result, eb);
         if (result == 0 || (f->direct && result % DIRECT_ALIGN != 0))
@@ -533,8 +533,8 @@ rt_write_durable(struct rt_file *f, uint64_t offset, struct iobuf *b, uint32_t a
 
 /* Those that move no bytes: RT_WRITE, waited for. */
 static enum err
-change(struct rt_file *f, enum io_op_kind kind, uint64_t offset, uint64_t len,
-       const char *doing, struct errbuf *eb)
+file_op_change(struct rt_file *f, enum io_op_kind kind, uint64_t offset, uint64_t len,
+               const char *doing, struct errbuf *eb)
 {
     struct io_op op = {
         .kind = kind, .class = RT_WRITE, .file = f, .offset = offset, .len = len};
@@ -543,32 +543,32 @@ change(struct rt_file *f, enum io_op_kind kind, uint64_t offset, uint64_t len,
 
     if (rc != ERR_OK)
         return rc;
-    result = perform(&op);
+    result = file_op_perform(&op);
     return result < 0 ? io_op_failed(f, doing, result, eb) : ERR_OK;
 }
 
 enum err
 rt_sync(struct rt_file *f, struct errbuf *eb)
 {
-    return change(f, IO_SYNC, 0, 0, "syncing", eb);
+    return file_op_change(f, IO_SYNC, 0, 0, "syncing", eb);
 }
 
 enum err
 rt_fallocate(struct rt_file *f, uint64_t offset, uint64_t len, struct errbuf *eb)
 {
-    return change(f, IO_ALLOCATE, offset, len, "reserving room in", eb);
+    return file_op_change(f, IO_ALLOCATE, offset, len, "reserving room in", eb);
 }
 
 enum err
 rt_punch(struct rt_file *f, uint64_t offset, uint64_t len, struct errbuf *eb)
 {
-    return change(f, IO_PUNCH, offset, len, "punching", eb);
+    return file_op_change(f, IO_PUNCH, offset, len, "punching", eb);
 }
 
 enum err
 rt_truncate(struct rt_file *f, uint64_t size, struct errbuf *eb)
 {
-    return change(f, IO_TRUNCATE, size, 0, "truncating", eb);
+    return file_op_change(f, IO_TRUNCATE, size, 0, "truncating", eb);
 }
 
 enum err

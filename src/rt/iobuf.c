@@ -77,7 +77,7 @@ iobuf_in_use(void)
 }
 
 static unsigned
-class_of(uint32_t size)
+iobuf_class_of(uint32_t size)
 {
     unsigned class = 0;
 
@@ -87,7 +87,7 @@ class_of(uint32_t size)
 }
 
 static uint64_t
-number_of(struct loop *l)
+iobuf_loop_number(struct loop *l)
 {
     if (l->iobufs.number == 0)
         l->iobufs.number = atomic_fetch_add(&loops_seen, 1) + 1;
@@ -99,12 +99,12 @@ static uint64_t
 reads_of(struct loop *l, size_t room, bool for_read)
 {
     return for_read && l != NULL && room >= BLOCKS_LEAST && room <= BLOCKS_MOST
-               ? number_of(l)
+               ? iobuf_loop_number(l)
                : 0;
 }
 
 static struct pooled *
-take_first(struct loop *l, struct iobuf_list *list)
+iobuf_pop(struct loop *l, struct iobuf_list *list)
 {
     struct pooled *p = list->first;
 
@@ -116,7 +116,7 @@ take_first(struct loop *l, struct iobuf_list *list)
 }
 
 static struct pooled *
-take_idle(struct loop *l, unsigned class)
+iobuf_pop_idle(struct loop *l, unsigned class)
 {
     struct iobuf_list *list;
 
@@ -124,12 +124,12 @@ take_idle(struct loop *l, unsigned class)
         return NULL;
     list = &l->iobufs.idle[class];
     list->wanted = ++l->iobufs.gets;
-    return take_first(l, list);
+    return iobuf_pop(l, list);
 }
 
 /* Memory of its own. */
 static struct pooled *
-make(unsigned class)
+iobuf_alloc(unsigned class)
 {
     size_t room = (size_t)SMALLEST << class;
     char *at = aligned_alloc(room < HUGE ? PAGE : HUGE, room);
@@ -145,7 +145,7 @@ make(unsigned class)
 }
 
 static struct pooled *
-cut(struct iobuf_cache *c, unsigned class)
+iobuf_cut_block(struct iobuf_cache *c, unsigned class)
 {
     size_t room = (size_t)SMALLEST << class;
     struct block *of = NULL;
@@ -170,7 +170,7 @@ rt_essential(void)
 }
 
 static bool
-charge(uint64_t room)
+iobuf_charge(uint64_t room)
 {
     if (test_io_no_buffer())
         return false;
@@ -181,7 +181,7 @@ charge(uint64_t room)
 }
 
 static struct iobuf *
-hand_out(struct pooled *p, bool beyond)
+iobuf_hand_out(struct pooled *p, bool beyond)
 {
     p->beyond = beyond;
     account_add(ACCOUNT_BUFFERS, (int64_t)p->buf.room);
@@ -191,31 +191,31 @@ hand_out(struct pooled *p, bool beyond)
 
 /* Without a look at the limit. */
 static enum err
-take(unsigned class, uint64_t reads, bool beyond, struct iobuf **out)
+iobuf_take_any(unsigned class, uint64_t reads, bool beyond, struct iobuf **out)
 {
-    struct pooled *p =
-        reads != 0 ? cut(&loop_self->iobufs, class) : take_idle(loop_self, class);
+    struct pooled *p = reads != 0 ? iobuf_cut_block(&loop_self->iobufs, class)
+                                  : iobuf_pop_idle(loop_self, class);
 
     if (p == NULL && reads == 0)
-        p = make(class);
+        p = iobuf_alloc(class);
     if (p == NULL)
         return ERR_BUSY;
-    *out = hand_out(p, beyond);
+    *out = iobuf_hand_out(p, beyond);
     return ERR_OK;
 }
 
 static enum err
-get(uint32_t size, bool for_read, struct iobuf **out)
+iobuf_get_charged(uint32_t size, bool for_read, struct iobuf **out)
 {
-    unsigned class = class_of(size);
+    unsigned class = iobuf_class_of(size);
     uint64_t room = (uint64_t)SMALLEST << class;
     enum err rc;
 
     assert(size > 0 && size <= IOBUF_MAX);
     *out = NULL;
-    if (!charge(room))
+    if (!iobuf_charge(room))
         return ERR_BUSY;
-    rc = take(class, reads_of(loop_self, room, for_read), false, out);
+    rc = iobuf_take_any(class, reads_of(loop_self, room, for_read), false, out);
     if (rc != ERR_OK)
         atomic_fetch_sub(&in_use, room);
     return rc;
@@ -241,7 +241,7 @@ add_slab(struct loop *l)
 
         *p = (struct pooled){.buf = {.at = at + (size_t)i * PIECE, .room = PIECE},
                              .next = l->iobufs.pieces,
-                             .reads_of = number_of(l),
+                             .reads_of = iobuf_loop_number(l),
                              .slab = s};
         l->iobufs.pieces = p;
     }
@@ -255,16 +255,16 @@ iobuf_get_pinned(uint32_t size, struct iobuf **out)
 
     *out = NULL;
     if (size > PIECE)
-        return get(size, true, out);
+        return iobuf_get_charged(size, true, out);
     if (l->iobufs.pieces == NULL && l->iobufs.slab_count < SLABS_MAX)
         add_slab(l);
     p = l->iobufs.pieces;
     if (p == NULL)
-        return get(size, true, out);
-    if (!charge(PIECE))
+        return iobuf_get_charged(size, true, out);
+    if (!iobuf_charge(PIECE))
         return ERR_BUSY;
     l->iobufs.pieces = p->next;
-    *out = hand_out(p, false);
+    *out = iobuf_hand_out(p, false);
     return ERR_OK;
 }
 
@@ -283,21 +283,21 @@ free_slabs(struct loop *l)
 enum err
 iobuf_get(uint32_t size, struct iobuf **out)
 {
-    return get(size, false, out);
+    return iobuf_get_charged(size, false, out);
 }
 
 enum err
 iobuf_get_beyond(uint32_t size, struct iobuf **out)
 {
-    enum err rc = get(size, false, out);
+    enum err rc = iobuf_get_charged(size, false, out);
 
-    return rc == ERR_BUSY ? take(class_of(size), 0, true, out) : rc;
+    return rc == ERR_BUSY ? iobuf_take_any(iobuf_class_of(size), 0, true, out) : rc;
 }
 
 enum err
 iobuf_wait(uint32_t size, struct deadline by, struct iobuf **out)
 {
-    enum err rc = get(size, true, out);
+    enum err rc = iobuf_get_charged(size, true, out);
 
     /* Asked again and again: they come back on any loop, and whoever drops one must not look for who waits. */
     while (rc == ERR_BUSY && !deadline_passed(by)) {
@@ -305,7 +305,7 @@ iobuf_wait(uint32_t size, struct deadline by, struct iobuf **out)
 
         if (slept != ERR_OK)
             return slept;
-        rc = get(size, true, out);
+        rc = iobuf_get_charged(size, true, out);
     }
     return rc;
 }
@@ -334,7 +334,7 @@ iobuf_slot(struct iobuf *b, struct iovec *memory)
 }
 
 static void
-discard(struct pooled *p)
+iobuf_discard(struct pooled *p)
 {
     if (p->block != NULL)
         block_put(p->block, p->buf.at, p->buf.room);
@@ -361,7 +361,7 @@ least_wanted(struct loop *l)
 /* Makes room for `bytes` more idle ones: what other work has left goes first, or a loop that has taken in objects would make
  * the buffers of all its reads anew. */
 static void
-make_room(struct loop *l, uint64_t bytes)
+iobuf_make_room(struct loop *l, uint64_t bytes)
 {
     struct iobuf_cache *c = &l->iobufs;
 
@@ -373,33 +373,33 @@ make_room(struct loop *l, uint64_t bytes)
             continue;
         if (list == NULL)
             return; /* the ring is busy with what is idle in blocks; they come to it another time */
-        discard(take_first(l, list));
+        iobuf_discard(iobuf_pop(l, list));
     }
 }
 
 static bool
-keeps(const struct loop *l, const struct pooled *p)
+iobuf_is_reusable(const struct loop *l, const struct pooled *p)
 {
     return l != NULL && (p->reads_of == 0 || p->reads_of == l->iobufs.number);
 }
 
 static void
-keep(struct loop *l, struct pooled *p)
+iobuf_keep_idle(struct loop *l, struct pooled *p)
 {
     struct iobuf_list *list = &l->iobufs.idle[p->class];
 
-    make_room(l, p->buf.room);
+    iobuf_make_room(l, p->buf.room);
     p->next = list->first;
     list->first = p;
     l->iobufs.bytes += p->buf.room;
 }
 
 static void
-take_back(struct loop *l, struct pooled *p)
+iobuf_recycle_block(struct loop *l, struct pooled *p)
 {
     blocks_recycle(&l->iobufs.blocks, p->block, p->buf.at, p->buf.room);
     free(p);
-    make_room(l, 0);
+    iobuf_make_room(l, 0);
 }
 
 void
@@ -422,14 +422,14 @@ iobuf_drop(struct iobuf **bp)
         l->iobufs.pieces = p;
         return;
     }
-    if (!keeps(l, p)) {
-        discard(p);
+    if (!iobuf_is_reusable(l, p)) {
+        iobuf_discard(p);
         return;
     }
     if (p->block != NULL)
-        take_back(l, p);
+        iobuf_recycle_block(l, p);
     else
-        keep(l, p);
+        iobuf_keep_idle(l, p);
 }
 
 static void
@@ -438,7 +438,7 @@ free_list(struct pooled *p)
     while (p != NULL) {
         struct pooled *next = p->next;
 
-        discard(p);
+        iobuf_discard(p);
         p = next;
     }
 }

@@ -40,7 +40,7 @@ struct handover {
 };
 
 static struct real_listener *
-listener_of(struct listener *l)
+real_listener_of(struct listener *l)
 {
     return CONTAINER_OF(l, struct real_listener, l);
 }
@@ -97,7 +97,7 @@ hand_over(struct real_listener *r, int fd, const union address *peer)
 /* A descriptor, -EAGAIN, or another -errno. Errors that belong to one connection are
  * passed over. */
 static int
-accept_one(struct real_listener *r, union address *peer)
+listen_accept_one(struct real_listener *r, union address *peer)
 {
     for (;;) {
         socklen_t len = sizeof *peer;
@@ -142,7 +142,7 @@ accept_some(struct real_listener *r)
     union address peer;
 
     for (unsigned i = 0; i < ACCEPTS_A_TURN; i++) {
-        int fd = accept_one(r, &peer);
+        int fd = listen_accept_one(r, &peer);
 
         if (fd == -EAGAIN) {
             r->may_have = false;
@@ -166,7 +166,7 @@ on_resume_accept(struct timer *t)
 }
 
 static void
-on_edge(struct watch *w, unsigned edges)
+listen_on_edge(struct watch *w, unsigned edges)
 {
     struct real_listener *r = CONTAINER_OF(w, struct real_listener, watch);
 
@@ -179,9 +179,9 @@ on_edge(struct watch *w, unsigned edges)
 }
 
 static void
-serve(struct listener *l)
+listener_serve(struct listener *l)
 {
-    struct real_listener *r = listener_of(l);
+    struct real_listener *r = real_listener_of(l);
 
     assert(l->loop->index == 0);
     timer_add(&l->loop->timers, &r->again, l->loop->now_ns);
@@ -191,13 +191,13 @@ static enum err
 accept_stream(struct listener *l, struct deadline by, struct stream **out,
               struct errbuf *eb)
 {
-    struct real_listener *r = listener_of(l);
+    struct real_listener *r = real_listener_of(l);
     union address peer;
 
     assert(r->acceptor == NULL);
     for (;;) {
         enum err rc;
-        int fd = r->may_have ? accept_one(r, &peer) : -EAGAIN;
+        int fd = r->may_have ? listen_accept_one(r, &peer) : -EAGAIN;
 
         if (fd >= 0)
             return socket_stream(fd, &peer, true, out, eb);
@@ -219,7 +219,7 @@ accept_stream(struct listener *l, struct deadline by, struct stream **out,
 static void
 close_listener(struct listener *l)
 {
-    struct real_listener *r = listener_of(l);
+    struct real_listener *r = real_listener_of(l);
 
     assert(l->loop == loop_self);
     timer_remove(&l->loop->timers, &r->again);
@@ -237,7 +237,7 @@ close_listener(struct listener *l)
 }
 
 static const struct listener_ops listener_ops = {
-    .serve = serve,
+    .serve = listener_serve,
     .accept = accept_stream,
     .close = close_listener,
 };
@@ -333,7 +333,7 @@ real_listen(const char *addr, uint16_t port, const struct rt_listen_options *o,
         return rc;
     r = xcalloc(1, sizeof *r);
     r->l = (struct listener){.ops = &listener_ops, .loop = loop_self};
-    r->watch = (struct watch){.fd = fd, .on_edge = on_edge};
+    r->watch = (struct watch){.fd = fd, .on_edge = listen_on_edge};
     timer_init(&r->again, on_resume_accept);
     if (bound.any.sa_family == AF_UNIX) {
         r->unix_path = true;

@@ -37,7 +37,7 @@ rt_post(unsigned loop, struct rt_msg *m)
 
 /* Oldest first. What handlers post to this loop is left for the next turn. */
 static void
-drain(struct loop *l)
+mailbox_drain(struct loop *l)
 {
     struct rt_msg *m, *oldest = NULL;
 
@@ -73,7 +73,7 @@ rt_before_submit(struct rt_after_poll *s)
 }
 
 static void
-run_all(struct list *due)
+run_deferred(struct list *due)
 {
     struct list *n;
 
@@ -87,7 +87,7 @@ run_all(struct list *due)
 void
 loop_run_before_submit(struct loop *l)
 {
-    run_all(&l->before_submit);
+    run_deferred(&l->before_submit);
 }
 
 /* ---- turns ---- */
@@ -101,7 +101,7 @@ loop_ready(struct loop *l, struct fiber *f)
 /* Those that are ready now; whoever becomes ready meanwhile waits until the kernel was
  * before_submit. */
 static void
-run_ready(struct loop *l)
+loop_run_ready(struct loop *l)
 {
     struct list now;
     struct list *n;
@@ -153,14 +153,14 @@ loop_turn(struct loop *l)
         watchdog_end(&l->watchdog, l->index, l->now_ns);
     watchdog_begin(&l->watchdog, l->now_ns);
     loop_run_before_submit(l);
-    run_all(&l->soon);
+    run_deferred(&l->soon);
     watchdog_mark(&l->watchdog, "what was to be done soon", NULL);
-    drain(l);
+    mailbox_drain(l);
     watchdog_mark(&l->watchdog, "messages", NULL);
     timer_run(&l->timers, l->now_ns);
     watchdog_mark(&l->watchdog, "timers", NULL);
     stream_start_due(l);
-    run_ready(l);
+    loop_run_ready(l);
     count_fibers(l);
     if (l->exit)
         return;
@@ -346,7 +346,7 @@ rt_call_cancellable(unsigned loop, fiber_fn *fn, void *arg)
 }
 
 static void
-on_wake(struct rt_msg *m)
+on_waiter_wake(struct rt_msg *m)
 {
     struct rt_waiter *w = CONTAINER_OF(m, struct rt_waiter, msg);
 
@@ -358,7 +358,7 @@ on_wake(struct rt_msg *m)
 void
 rt_waiter_init(struct rt_waiter *w)
 {
-    *w = (struct rt_waiter){.msg.fn = on_wake, .loop = rt_loop_index()};
+    *w = (struct rt_waiter){.msg.fn = on_waiter_wake, .loop = rt_loop_index()};
 }
 
 /* The fiber is named only while it waits here: a wake that comes sooner must not end
@@ -376,7 +376,7 @@ void
 rt_wake(struct rt_waiter *w)
 {
     if (loop_self != NULL && loop_self->index == w->loop)
-        on_wake(&w->msg);
+        on_waiter_wake(&w->msg);
     else
         rt_post(w->loop, &w->msg);
 }

@@ -29,14 +29,14 @@ stream_init(struct stream *s, const struct stream_ops *ops, const char *peer,
 /* ---- who is inside ---- */
 
 static void
-enter(struct stream *s)
+stream_enter(struct stream *s)
 {
     assert(s->loop == loop_self && !s->closed);
     s->users++;
 }
 
 static void
-destroy(struct stream *s)
+stream_destroy(struct stream *s)
 {
     if (s->layer != NULL)
         s->layer->destroy(s);
@@ -50,7 +50,7 @@ stream_leave(struct stream *s)
 {
     assert(s->users > 0);
     if (--s->users == 0 && s->closed)
-        destroy(s);
+        stream_destroy(s);
 }
 
 void
@@ -61,7 +61,7 @@ rt_stream_close(struct stream **sp)
     if (s == NULL)
         return;
     *sp = NULL;
-    enter(s);
+    stream_enter(s);
     s->closed = true;
     timer_remove(&s->loop->timers, &s->park.timer);
     list_remove(&s->park.of_loop);
@@ -215,7 +215,7 @@ rt_try_sendv(struct stream *s, const struct iovec *iov, int count)
 }
 
 static void
-advance(struct iovec **iov, int *count, size_t bytes)
+iov_advance(struct iovec **iov, int *count, size_t bytes)
 {
     while (*count > 0 && bytes >= (*iov)->iov_len) {
         bytes -= (*iov)->iov_len;
@@ -234,7 +234,7 @@ stream_sendv_raw(struct stream *s, struct iovec *iov, int count, struct deadline
                  struct errbuf *eb)
 {
     be_fair(s);
-    advance(&iov, &count, 0);
+    iov_advance(&iov, &count, 0);
     while (count > 0) {
         enum err rc;
 
@@ -244,7 +244,7 @@ stream_sendv_raw(struct stream *s, struct iovec *iov, int count, struct deadline
             ssize_t put = s->ops->try_sendv(s, iov, count);
 
             if (put >= 0) {
-                advance(&iov, &count, (size_t)put);
+                iov_advance(&iov, &count, (size_t)put);
                 continue;
             }
             if (put != -EAGAIN)
@@ -277,7 +277,7 @@ rt_recv(struct stream *s, void *buf, size_t len, struct deadline by, size_t *n,
     enum err rc;
 
     assert(len > 0);
-    enter(s);
+    stream_enter(s);
     rc = s->layer != NULL ? s->layer->recv(s, buf, len, by, n, eb)
                           : stream_recv_raw(s, buf, len, by, n, eb);
     stream_leave(s);
@@ -290,7 +290,7 @@ rt_sendv(struct stream *s, struct iovec *iov, int count, struct deadline by,
 {
     enum err rc;
 
-    enter(s);
+    stream_enter(s);
     rc = s->layer != NULL ? s->layer->sendv(s, iov, count, by, eb)
                           : stream_sendv_raw(s, iov, count, by, eb);
     stream_leave(s);
@@ -303,7 +303,7 @@ rt_sendv_more(struct stream *s, struct iovec *iov, int count, struct deadline by
 {
     enum err rc;
 
-    enter(s);
+    stream_enter(s);
     s->more = true;
     rc = s->layer != NULL ? s->layer->sendv(s, iov, count, by, eb)
                           : stream_sendv_raw(s, iov, count, by, eb);
@@ -326,7 +326,7 @@ rt_send_end(struct stream *s, struct deadline by)
 {
     enum err rc;
 
-    enter(s);
+    stream_enter(s);
     rc = s->layer != NULL ? s->layer->send_end(s, by) : stream_send_end_raw(s, by);
     stream_leave(s);
     return rc;

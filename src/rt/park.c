@@ -27,7 +27,7 @@ run_parked(void *arg)
 }
 
 static bool
-start(struct stream *s)
+park_start(struct stream *s)
 {
     struct loop *l = s->loop;
 
@@ -46,7 +46,7 @@ stream_unpark(struct stream *s, enum err why)
     s->park.why = why;
     timer_remove(&s->loop->timers, &s->park.timer);
     list_remove(&s->park.of_loop);
-    if (!start(s))
+    if (!park_start(s))
         list_push_back(&s->loop->due, &s->park.of_loop);
 }
 
@@ -100,7 +100,7 @@ stream_start_due(struct loop *l)
 {
     LIST_EACH(&l->due, n)
     {
-        if (!start(LIST_ENTRY(n, struct stream, park.of_loop)))
+        if (!park_start(LIST_ENTRY(n, struct stream, park.of_loop)))
             return;
     }
 }

@@ -36,7 +36,7 @@ static _Atomic uint64_t passed[POINTS_];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static _Noreturn void
-refuse(const char *text, const char *why)
+point_refuse(const char *text, const char *why)
 {
     fprintf(stderr,
             "FOREBAY_FAULT: \"%s\": %s; wanted NAME:N:kill, NAME:N:sleep=MS or "
@@ -65,19 +65,19 @@ read_fault(char *text)
     unsigned p = 0;
 
     if (action == NULL || fault_count == FAULTS_MAX)
-        refuse(text, action == NULL ? "not three words" : "too many");
+        point_refuse(text, action == NULL ? "not three words" : "too many");
     *number++ = '\0';
     *action++ = '\0';
     while (p < POINTS_ && strcmp(names[p], text) != 0)
         p++;
     if (p == POINTS_)
-        refuse(text, "there is no such point");
+        point_refuse(text, "there is no such point");
     faults[fault_count].at = (enum point)p;
     faults[fault_count].nth = strtoull(number, NULL, 10);
     if (faults[fault_count].nth == 0)
-        refuse(number, "is no number from 1");
+        point_refuse(number, "is no number from 1");
     if (!read_action(action, &faults[fault_count].action, &faults[fault_count].ms))
-        refuse(action, "is no action");
+        point_refuse(action, "is no action");
     fault_count++;
 }
 
@@ -100,7 +100,7 @@ read_faults(void)
 
 /* It may be long until a test has made its middle. */
 static bool
-counts(void)
+point_counts(void)
 {
     static _Atomic bool begun;
     const char *from = getenv("FOREBAY_FAULT_FROM");
@@ -111,7 +111,7 @@ counts(void)
 }
 
 static void
-act(enum action action, uint64_t ms)
+point_act(enum action action, uint64_t ms)
 {
     struct rt_test_io *io = rt_test_io();
 
@@ -148,12 +148,12 @@ point_pass(enum point p)
     if (rt_test_on_point != NULL)
         rt_test_on_point(p);
     (void)pthread_once(&once, read_faults);
-    if (!counts())
+    if (!point_counts())
         return;
     nth = atomic_fetch_add(&passed[p], 1) + 1;
     for (unsigned i = 0; i < fault_count; i++) {
         if (faults[i].at == p && faults[i].nth == nth)
-            act(faults[i].action, faults[i].ms);
+            point_act(faults[i].action, faults[i].ms);
     }
 }
 #endif

@@ -28,7 +28,7 @@ struct pool {
 static struct pool pools[POOLS_];
 
 static void
-on_done(struct rt_msg *m)
+pool_on_done(struct rt_msg *m)
 {
     struct rt_job *j = CONTAINER_OF(m, struct rt_job, msg);
 
@@ -37,7 +37,7 @@ on_done(struct rt_msg *m)
 }
 
 static void *
-serve(void *arg)
+pool_thread(void *arg)
 {
     struct pool *p = arg;
 
@@ -77,7 +77,7 @@ add_thread(struct pool *p)
 
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    error = pthread_create(&p->ids[p->threads], NULL, serve, p);
+    error = pthread_create(&p->ids[p->threads], NULL, pool_thread, p);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (error == 0)
         p->threads++;
@@ -85,14 +85,14 @@ add_thread(struct pool *p)
 }
 
 static enum err
-submit(struct pool *p, struct rt_job *j, bool always)
+pool_enqueue(struct pool *p, struct rt_job *j, bool always)
 {
     enum err rc = ERR_BUSY;
     bool too_few = false;
 
     j->loop = loop_self->index;
     j->begun = false;
-    j->msg.fn = on_done;
+    j->msg.fn = pool_on_done;
     lock_acquire(&p->lock);
     if (always || p->queued < p->queue_max) {
         if (p->queued >= p->idle && p->threads < p->threads_max)
@@ -115,7 +115,7 @@ submit(struct pool *p, struct rt_job *j, bool always)
 enum err
 pool_submit(enum pool_kind kind, struct rt_job *j)
 {
-    return submit(&pools[kind], j, false);
+    return pool_enqueue(&pools[kind], j, false);
 }
 
 /* With no thread at all the job runs here: late for everybody else on this loop, but not
@@ -123,7 +123,7 @@ pool_submit(enum pool_kind kind, struct rt_job *j)
 void
 pool_submit_always(enum pool_kind kind, struct rt_job *j)
 {
-    if (submit(&pools[kind], j, true) == ERR_OK)
+    if (pool_enqueue(&pools[kind], j, true) == ERR_OK)
         return;
     loop_self->in_flight++;
     j->begun = true;
@@ -150,7 +150,7 @@ pool_cancel(enum pool_kind kind, struct rt_job *j)
 }
 
 static void
-start(struct pool *p, unsigned threads_max, unsigned queue_max)
+pool_start(struct pool *p, unsigned threads_max, unsigned queue_max)
 {
     *p = (struct pool){.threads_max = threads_max, .queue_max = queue_max};
     lock_init(&p->lock, LOCK_WORKERS);
@@ -160,7 +160,7 @@ start(struct pool *p, unsigned threads_max, unsigned queue_max)
 }
 
 static void
-stop(struct pool *p)
+pool_stop(struct pool *p)
 {
     lock_acquire(&p->lock);
     assert(p->queued == 0);
@@ -178,16 +178,16 @@ stop(struct pool *p)
 void
 pools_start(unsigned workers, unsigned queue_max)
 {
-    start(&pools[POOL_WORK], workers > 0 ? workers : WORKERS_DEFAULT,
-          queue_max > 0 ? queue_max : QUEUE_DEFAULT);
-    start(&pools[POOL_RESOLVE], RESOLVERS, RESOLVE_QUEUE);
+    pool_start(&pools[POOL_WORK], workers > 0 ? workers : WORKERS_DEFAULT,
+               queue_max > 0 ? queue_max : QUEUE_DEFAULT);
+    pool_start(&pools[POOL_RESOLVE], RESOLVERS, RESOLVE_QUEUE);
 }
 
 void
 pools_stop(void)
 {
     for (unsigned i = 0; i < POOLS_; i++)
-        stop(&pools[i]);
+        pool_stop(&pools[i]);
 }
 
 /* ---- a fiber waits for its job ---- */

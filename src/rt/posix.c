@@ -41,7 +41,7 @@ struct call {
 };
 
 static void
-call_work(void *arg)
+posix_call_work(void *arg)
 {
     struct call *c = arg;
 
@@ -49,7 +49,7 @@ call_work(void *arg)
 }
 
 static enum err
-code_of(int error)
+posix_code_of(int error)
 {
     switch (error) {
     case ENOENT:
@@ -77,8 +77,8 @@ static int call_sync(struct call *c);
 
 /* Runs it and turns what it says into a code and a sentence. */
 static enum err
-on_worker(struct call *c, struct rt_observer *o, const char *doing, const char *name,
-          struct errbuf *eb)
+posix_on_worker(struct call *c, struct rt_observer *o, const char *doing,
+                const char *name, struct errbuf *eb)
 {
     struct rt_io_done d = {.kind = c->call == call_sync ? RT_IO_SYNC : RT_IO_NAME,
                            .beside = observer_begin(o)};
@@ -87,7 +87,7 @@ on_worker(struct call *c, struct rt_observer *o, const char *doing, const char *
 
     c->error = test_error;
     if (test_error == 0)
-        rc = pool_run(POOL_WORK, call_work, c, DEADLINE_NEVER);
+        rc = pool_run(POOL_WORK, posix_call_work, c, DEADLINE_NEVER);
     if (c->error != 0)
         d.where = hash_xxh3(name, strlen(name), 0);
     d.error = rc == ERR_OK ? c->error : 0; /* not done at all: no fault of the disk */
@@ -95,7 +95,7 @@ on_worker(struct call *c, struct rt_observer *o, const char *doing, const char *
     if (rc != ERR_OK)
         return err_set(eb, rc, "%s '%s': %s", doing, name, err_name(rc));
     if (c->error != 0)
-        return err_errno(eb, code_of(c->error), c->error, "%s '%s'", doing, name);
+        return err_errno(eb, posix_code_of(c->error), c->error, "%s '%s'", doing, name);
     return ERR_OK;
 }
 
@@ -155,8 +155,8 @@ enum err
 real_dir_open(struct rt_dir *at, const char *path, struct rt_dir **out, struct errbuf *eb)
 {
     struct call c = {.call = call_dir_open, .at = at != NULL ? at->fd : -1, .name = path};
-    enum err rc = on_worker(&c, at != NULL ? at->observer : NULL, "opening the directory",
-                            path, eb);
+    enum err rc = posix_on_worker(&c, at != NULL ? at->observer : NULL,
+                                  "opening the directory", path, eb);
 
     if (rc != ERR_OK)
         return rc;
@@ -211,7 +211,7 @@ real_open_file(struct rt_dir *d, const char *name, unsigned flags, unsigned mode
                      .flags = flags,
                      .mode = mode,
                      .fd = -1};
-    enum err rc = on_worker(&c, d->observer, "opening", name, eb);
+    enum err rc = posix_on_worker(&c, d->observer, "opening", name, eb);
     struct rt_file *f;
 
     if (rc == ERR_OK && !S_ISREG(c.st.st_mode))
@@ -282,7 +282,7 @@ real_dir_make(struct rt_dir *d, const char *name, unsigned mode, struct errbuf *
 
     if (leaves_directory(name))
         return err_set(eb, ERR_BAD_REQUEST, "'%s' is no name inside a directory", name);
-    return on_worker(&c, d->observer, "making the directory", name, eb);
+    return posix_on_worker(&c, d->observer, "making the directory", name, eb);
 }
 
 static int
@@ -296,7 +296,7 @@ real_dir_sync(struct rt_dir *d, struct errbuf *eb)
 {
     struct call c = {.call = call_sync, .at = d->fd};
 
-    return on_worker(&c, d->observer, "syncing the directory", d->path, eb);
+    return posix_on_worker(&c, d->observer, "syncing the directory", d->path, eb);
 }
 
 static int
@@ -316,7 +316,7 @@ real_dir_unlink(struct rt_dir *d, const char *name, struct errbuf *eb)
 
     if (leaves_directory(name))
         return err_set(eb, ERR_BAD_REQUEST, "'%s' is no name inside a directory", name);
-    return on_worker(&c, d->observer, "removing", name, eb);
+    return posix_on_worker(&c, d->observer, "removing", name, eb);
 }
 
 static int
@@ -333,7 +333,7 @@ real_dir_rename(struct rt_dir *d, const char *from, const char *to, struct errbu
     if (leaves_directory(from) || leaves_directory(to))
         return err_set(eb, ERR_BAD_REQUEST, "'%s' or '%s' is no name inside a directory",
                        from, to);
-    return on_worker(&c, d->observer, "renaming", from, eb);
+    return posix_on_worker(&c, d->observer, "renaming", from, eb);
 }
 
 static int
@@ -346,7 +346,7 @@ enum err
 real_dir_mode(struct rt_dir *d, const char *name, unsigned *mode, struct errbuf *eb)
 {
     struct call c = {.call = call_stat, .at = d->fd, .name = name};
-    enum err rc = on_worker(&c, d->observer, "looking at", name, eb);
+    enum err rc = posix_on_worker(&c, d->observer, "looking at", name, eb);
 
     *mode = rc == ERR_OK ? c.st.st_mode & 07777u : 0;
     return rc;
@@ -393,7 +393,7 @@ real_dir_list(struct rt_dir *d, void (*on_name)(const char *name, void *arg), vo
               struct errbuf *eb)
 {
     struct call c = {.call = call_list, .at = d->fd};
-    enum err rc = on_worker(&c, d->observer, "listing the directory", d->path, eb);
+    enum err rc = posix_on_worker(&c, d->observer, "listing the directory", d->path, eb);
 
     for (size_t i = 0; i < c.names.count; i++) {
         if (rc == ERR_OK)
@@ -414,7 +414,8 @@ enum err
 real_dir_space(struct rt_dir *d, uint64_t *total, uint64_t *free_bytes, struct errbuf *eb)
 {
     struct call c = {.call = call_space, .at = d->fd};
-    enum err rc = on_worker(&c, d->observer, "asking for the space of", d->path, eb);
+    enum err rc =
+        posix_on_worker(&c, d->observer, "asking for the space of", d->path, eb);
 
     if (rc == ERR_OK) {
         *total = (uint64_t)c.space.f_blocks * c.space.f_frsize;
@@ -434,7 +435,7 @@ enum err
 real_file_size(struct rt_file *f, uint64_t *out, struct errbuf *eb)
 {
     struct call c = {.call = call_size, .fd = f->fd};
-    enum err rc = on_worker(&c, f->observer, "asking for the size of", f->name, eb);
+    enum err rc = posix_on_worker(&c, f->observer, "asking for the size of", f->name, eb);
 
     if (rc == ERR_OK)
         *out = (uint64_t)c.st.st_size;
@@ -456,7 +457,7 @@ real_file_lock(struct rt_file *f, struct errbuf *eb)
 
 /* pread() may stop early, for a signal say; only the end of the file ends a read. */
 static int64_t
-read_all(const struct io_op *op)
+posix_read_all(const struct io_op *op)
 {
     char *to = op->buf->at + op->at;
     uint64_t done = 0;
@@ -477,7 +478,7 @@ read_all(const struct io_op *op)
 }
 
 static int64_t
-result_of(int64_t rc)
+posix_result_of(int64_t rc)
 {
     return rc >= 0 ? rc : -errno;
 }
@@ -486,7 +487,7 @@ result_of(int64_t rc)
 static int64_t
 write_durable(const struct io_op *op)
 {
-    int64_t n = result_of(
+    int64_t n = posix_result_of(
         pwrite(op->file->fd, op->buf->at + op->at, (size_t)op->len, (off_t)op->offset));
 
     return n < 0 || fdatasync(op->file->fd) == 0 ? n : -errno;
@@ -499,21 +500,21 @@ real_io_work(struct io_op *op)
 
     switch (op->kind) {
     case IO_READ:
-        return read_all(op);
+        return posix_read_all(op);
     case IO_WRITE:
         if (op->durable)
             return write_durable(op);
-        return result_of(
+        return posix_result_of(
             pwrite(fd, op->buf->at + op->at, (size_t)op->len, (off_t)op->offset));
     case IO_SYNC:
-        return result_of(fdatasync(fd));
+        return posix_result_of(fdatasync(fd));
     case IO_ALLOCATE:
-        return result_of(fallocate(fd, 0, (off_t)op->offset, (off_t)op->len));
+        return posix_result_of(fallocate(fd, 0, (off_t)op->offset, (off_t)op->len));
     case IO_PUNCH:
-        return result_of(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                                   (off_t)op->offset, (off_t)op->len));
+        return posix_result_of(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                                         (off_t)op->offset, (off_t)op->len));
     case IO_TRUNCATE:
-        return result_of(ftruncate(fd, (off_t)op->offset));
+        return posix_result_of(ftruncate(fd, (off_t)op->offset));
     }
     abort();
 }

@@ -11,7 +11,7 @@ static unsigned loops; /* while registered */
 
 /* By whoever scrapes, on any thread: atomics only. */
 static void
-collect(struct buf *out, void *arg)
+report_collect(struct buf *out, void *arg)
 {
     (void)arg;
     buf_puts(
@@ -58,7 +58,7 @@ void
 report_begin(unsigned loop_count)
 {
     loops = loop_count;
-    metrics_register(collect, &loops);
+    metrics_register(report_collect, &loops);
 }
 
 void

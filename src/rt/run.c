@@ -122,7 +122,7 @@ on_stop_message(struct rt_msg *m)
 }
 
 static void
-on_token(struct rt_msg *m)
+run_on_token(struct rt_msg *m)
 {
     loop_self->messages--; /* the token itself is no work */
     loop_self->token = CONTAINER_OF(m, struct stop_token, msg);
@@ -163,7 +163,7 @@ run_main(void *arg)
         rt.seats[i].stop.fn = on_stop_message;
         rt_post(i, &rt.seats[i].stop);
     }
-    rt.token = (struct stop_token){.msg.fn = on_token, .last_count = UINT64_MAX};
+    rt.token = (struct stop_token){.msg.fn = run_on_token, .last_count = UINT64_MAX};
     rt_post(0, &rt.token.msg);
 }
 
@@ -171,7 +171,7 @@ run_main(void *arg)
 
 /* Every loop reports how its opening went and learns whether all went well. */
 static enum err
-report(enum err rc)
+run_report_start(enum err rc)
 {
     struct start *s = &rt.start;
 
@@ -188,7 +188,7 @@ report(enum err rc)
 }
 
 static void
-decide(unsigned started, enum err rc)
+run_announce(unsigned started, enum err rc)
 {
     struct start *s = &rt.start;
 
@@ -263,7 +263,7 @@ loop_thread(void *arg)
     if (opened != ERR_OK)
         LOG(LOG_WARN, "rt.loop", "a loop could not start", L_U64("loop", l->index),
             L_TEXT("why", eb.text));
-    rc = report(opened);
+    rc = run_report_start(opened);
     if (rc == ERR_OK)
         turn_until_exit(l);
     if (opened == ERR_OK)
@@ -287,7 +287,7 @@ start_threads(struct errbuf *eb)
             started++;
         rt.seats[i].joinable = error == 0;
     }
-    decide(started, rc);
+    run_announce(started, rc);
     if (rc == ERR_OK && rt.start.rc != ERR_OK)
         rc = err_set(eb, rt.start.rc, "not every loop could start; the log says why");
     return rc;

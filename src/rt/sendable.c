@@ -37,7 +37,7 @@ static struct region {
 
 /* Regions beyond the table are sent by copy. */
 static void
-publish(const struct sendable *s)
+sendable_publish(const struct sendable *s)
 {
     for (unsigned i = 0; i < REGIONS; i++) {
         uintptr_t none = 0;
@@ -50,7 +50,7 @@ publish(const struct sendable *s)
 }
 
 static void
-withdraw(const struct sendable *s)
+sendable_withdraw(const struct sendable *s)
 {
     for (unsigned i = 0; i < REGIONS; i++) {
         if (atomic_load(&regions[i].at) != (uintptr_t)s->at)
@@ -77,7 +77,7 @@ sendable_new(size_t bytes)
 
     s->bytes = align_up(bytes, SENDABLE_PAGE);
     s->at = bigmem_new(s->bytes);
-    publish(s);
+    sendable_publish(s);
     return s;
 }
 
@@ -106,7 +106,7 @@ sendable_free(struct sendable **sp)
     *sp = NULL;
     if (s == NULL)
         return;
-    withdraw(s);
+    sendable_withdraw(s);
     bigmem_free(s->at, s->bytes);
     free(s);
 }
@@ -137,7 +137,7 @@ call_splice(int from, int to, size_t len)
 }
 
 static bool
-open_pipe(struct sendable_pipe *p)
+sendable_open_pipe(struct sendable_pipe *p)
 {
     int fds[2], room;
 
@@ -184,7 +184,7 @@ sendable_pipe_free(struct sendable_pipe *p)
 
 /* From now on everything is copied. */
 static ssize_t
-give_up(struct sendable_pipe *p)
+sendable_disable(struct sendable_pipe *p)
 {
     close_pipe(p);
     p->useless = true;
@@ -315,11 +315,11 @@ send_portion(struct sendable_pipe *p, int fd, const struct iovec *v, int count,
     ssize_t in, sent;
 
     *put = 0;
-    if (p->useless || (!p->open && !open_pipe(p)))
-        return give_up(p);
+    if (p->useless || (!p->open && !sendable_open_pipe(p)))
+        return sendable_disable(p);
     in = call_vmsplice(p->in, v, count);
     if (in <= 0)
-        return give_up(p);
+        return sendable_disable(p);
     *put = (size_t)in;
     do {
         sent = call_splice(p->out, fd, *put);
@@ -328,7 +328,7 @@ send_portion(struct sendable_pipe *p, int fd, const struct iovec *v, int count,
         sent = -ENOSYS;
     if (!throw_away(p, *put - (sent > 0 ? (size_t)sent : 0)))
         close_pipe(p); /* there will be another */
-    return sent == -ENOSYS ? give_up(p) : sent;
+    return sent == -ENOSYS ? sendable_disable(p) : sent;
 }
 
 ssize_t

@@ -35,7 +35,7 @@ static struct {
 } signals;
 
 static void
-handle(int signo)
+signals_deliver(int signo)
 {
     int saved = errno;
     unsigned char byte = (unsigned char)signo;
@@ -63,7 +63,7 @@ on_pipe(struct watch *w, unsigned edges)
 }
 
 static void
-open_pipe(struct loop *l)
+signals_open_pipe(struct loop *l)
 {
     int fds[2], error;
 
@@ -81,14 +81,15 @@ void
 rt_on_signal(int signo, fiber_fn *fn, void *arg)
 {
     struct loop *l = loop_self;
-    struct sigaction sa = {.sa_handler = handle, .sa_flags = SA_RESTART | SA_ONSTACK};
+    struct sigaction sa = {.sa_handler = signals_deliver,
+                           .sa_flags = SA_RESTART | SA_ONSTACK};
     unsigned i = 0;
 
     assert(l != NULL && l->index == 0);
     if (l->ops->watch == NULL)
         return; /* no signals in the simulator */
     if (!signals.open)
-        open_pipe(l);
+        signals_open_pipe(l);
     while (i < signals.count && signals.of[i].signo != signo)
         i++;
     assert(i < SIGNALS_MAX);
@@ -122,7 +123,7 @@ static struct sigaction before_segv;
 
 /* Says why, then lets the fault happen again under the handler that was there before. */
 static void
-on_fault(int signo, siginfo_t *info, void *context)
+signals_on_fault(int signo, siginfo_t *info, void *context)
 {
     static const char says[] = "fatal: fiber stack overflow\n";
 
@@ -137,7 +138,8 @@ static void
 watch_faults(void)
 {
     static atomic_flag once = ATOMIC_FLAG_INIT;
-    struct sigaction sa = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    struct sigaction sa = {.sa_sigaction = signals_on_fault,
+                           .sa_flags = SA_SIGINFO | SA_ONSTACK};
 
     if (!atomic_flag_test_and_set(&once))
         sigaction(SIGSEGV, &sa, &before_segv);

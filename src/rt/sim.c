@@ -136,7 +136,7 @@ cancel_for_good(struct fiber *f)
 }
 
 static void
-cut(struct sim *s)
+sim_cut_power(struct sim *s)
 {
     sim_note(TRACE_CUT, s->event_count, 0);
     s->cut = true;
@@ -152,7 +152,7 @@ sim_event(uint64_t a, uint64_t b)
     s->event_count++;
     sim_note(TRACE_EVENT, a, b);
     if (s->event_count == s->cut_at)
-        cut(s);
+        sim_cut_power(s);
 }
 
 void
@@ -162,7 +162,7 @@ sim_point(enum point p)
 
     if (s->cut || ++s->points[p] != s->cut_point_nth || p != s->cut_point)
         return;
-    cut(s);
+    sim_cut_power(s);
 }
 
 void
@@ -186,7 +186,7 @@ report_fiber(struct fiber *f)
 }
 
 static _Noreturn void
-stuck(struct sim *s, const char *what)
+sim_stuck(struct sim *s, const char *what)
 {
     fprintf(stderr, "sim: seed %llu, %.9f s: %s\n", (unsigned long long)s->options.seed,
             (double)s->now_ns / 1e9, what);
@@ -207,26 +207,26 @@ open_loop(struct loop *l, struct errbuf *eb)
 }
 
 static void
-close_loop(struct loop *l)
+sim_close_loop(struct loop *l)
 {
     assert(l->in_flight == 0);
     sim_world->loop = NULL;
 }
 
 static void
-wait_events(struct loop *l, uint64_t until_ns)
+sim_wait_events(struct loop *l, uint64_t until_ns)
 {
     struct sim *s = l->engine;
     uint64_t next = timer_next(&s->events);
 
     if (s->cut && ++s->turns_since_cut > TURNS_AFTER_CUT_MAX)
-        stuck(s, "the power was cut long ago, but somebody goes on");
+        sim_stuck(s, "the power was cut long ago, but somebody goes on");
     if (until_ns == 0 || l->token != NULL) {
         s->now_ns += TURN_NS;
     } else {
         until_ns = MIN(until_ns, next);
         if (until_ns == UINT64_MAX)
-            stuck(s, "nothing will ever happen again");
+            sim_stuck(s, "nothing will ever happen again");
         s->now_ns = MAX(s->now_ns, until_ns);
     }
     timer_run(&s->events, s->now_ns);
@@ -289,7 +289,7 @@ on_work(struct timer *t)
 }
 
 static enum err
-blocking(void (*work)(void *arg), void *arg, struct deadline by)
+sim_blocking(void (*work)(void *arg), void *arg, struct deadline by)
 {
     struct work w = {.fiber = rt_self(), .fn = work, .arg = arg};
     bool clean_up =
@@ -314,14 +314,14 @@ const struct engine_ops sim_ops = {
     .kind = RT_SIM,
     .single = true,
     .open = open_loop,
-    .close = close_loop,
-    .wait = wait_events,
+    .close = sim_close_loop,
+    .wait = sim_wait_events,
     .wake = wake_loop,
     .now_ns = sim_now,
     .wall_ns = sim_wall,
     .random = random_bytes,
     .before_wait = before_wait,
-    .blocking = blocking,
+    .blocking = sim_blocking,
     .listen = sim_listen,
     .connect = sim_connect,
     .pipe = sim_pipe,
@@ -375,7 +375,7 @@ sim_free(struct sim **sp)
 }
 
 static uint64_t
-draw(void *arg)
+sim_draw_random(void *arg)
 {
     return sim_rng_next(arg);
 }
@@ -383,7 +383,8 @@ draw(void *arg)
 struct sim_lottery
 sim_lottery(struct sim *s)
 {
-    return (struct sim_lottery){.draw = draw, .arg = &s->rng, .lossy = s->options.lossy};
+    return (struct sim_lottery){
+        .draw = sim_draw_random, .arg = &s->rng, .lossy = s->options.lossy};
 }
 
 enum err

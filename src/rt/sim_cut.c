@@ -11,20 +11,20 @@ struct odds {
 };
 
 static bool
-chance(const struct odds *o, unsigned permille)
+sim_cut_chance(const struct odds *o, unsigned permille)
 {
     return o->l->draw(o->l->arg) % 1000 < permille;
 }
 
 static void
-tear(const struct odds *o, const struct sim_change *c, struct sim_image *m)
+sim_cut_tear(const struct odds *o, const struct sim_change *c, struct sim_image *m)
 {
-    uint64_t unit = chance(o, 500) ? SIM_SECTOR : PAGE;
+    uint64_t unit = sim_cut_chance(o, 500) ? SIM_SECTOR : PAGE;
     uint64_t end = c->offset + c->len;
 
     for (uint64_t at = c->offset, next; at < end; at = next) {
         next = MIN(align_down(at, unit) + unit, end);
-        if (chance(o, 500))
+        if (sim_cut_chance(o, 500))
             sim_image_put(m, at, c->data + (at - c->offset), next - at);
     }
 }
@@ -38,13 +38,13 @@ cut_file(struct sim_node *f, const struct odds *o)
     LIST_EACH(&f->changes, at)
     {
         struct sim_change *c = LIST_ENTRY(at, struct sim_change, link);
-        bool kept = chance(o, o->kept) && !c->doomed;
+        bool kept = sim_cut_chance(o, o->kept) && !c->doomed;
 
-        if (kept && c->kind == CHANGE_WRITE && chance(o, o->torn))
-            tear(o, c, stable);
+        if (kept && c->kind == CHANGE_WRITE && sim_cut_chance(o, o->torn))
+            sim_cut_tear(o, c, stable);
         else if (kept)
             sim_change_bytes(c, stable);
-        if (!c->sets_size || c->doomed || !chance(o, o->kept))
+        if (!c->sets_size || c->doomed || !sim_cut_chance(o, o->kept))
             continue;
         if (c->size < size) /* what is cut off comes back as zeros */
             sim_image_zero(stable, c->size, stable->room);
@@ -71,13 +71,13 @@ cut_file(struct sim_node *f, const struct odds *o)
 static void
 cut_dir(struct sim_node *dir, const struct odds *o)
 {
-    bool journal = chance(o, 500);
+    bool journal = sim_cut_chance(o, 500);
     bool stopped = false;
 
     LIST_EACH(&dir->changes, at)
     {
         struct sim_change *c = LIST_ENTRY(at, struct sim_change, link);
-        bool kept = chance(o, o->kept) && !c->doomed;
+        bool kept = sim_cut_chance(o, o->kept) && !c->doomed;
 
         stopped = stopped || (journal && !kept);
         if (kept && !stopped)
@@ -94,7 +94,8 @@ settle_in_flight(struct sim_node *n, const struct odds *o)
     LIST_EACH(&n->in_flight, at)
     {
         struct sim_change *c = LIST_ENTRY(at, struct sim_change, link);
-        bool begun = chance(o, 500) && sim_file_reserve(n, c->offset + c->len) == 0;
+        bool begun =
+            sim_cut_chance(o, 500) && sim_file_reserve(n, c->offset + c->len) == 0;
 
         if (begun)
             sim_change_write(c);

@@ -56,7 +56,7 @@ power_is_off(struct errbuf *eb)
 
 /* The way to the worker that would do it: can be cancelled. */
 static enum err
-go(const struct sim_mount *m, enum sim_io deed, struct errbuf *eb)
+sim_file_go(const struct sim_mount *m, enum sim_io deed, struct errbuf *eb)
 {
     enum err rc = sim_world->cut ? ERR_CANCELLED : sim_pause(DEADLINE_NEVER);
 
@@ -76,7 +76,7 @@ come_back(enum err rc, struct errbuf *eb)
 }
 
 static enum err
-failed(int error, const char *doing, const char *name, struct errbuf *eb)
+sim_file_failed(int error, const char *doing, const char *name, struct errbuf *eb)
 {
     enum err rc = error == -ENOENT      ? ERR_NOT_FOUND
                   : error == -EEXIST    ? ERR_EXISTS
@@ -90,7 +90,7 @@ failed(int error, const char *doing, const char *name, struct errbuf *eb)
 
 /* The node at `path` under `at`; "" and "." are `at`. */
 static struct sim_node *
-walk(struct sim_node *at, const char *path)
+sim_file_walk(struct sim_node *at, const char *path)
 {
     char name[256];
 
@@ -117,7 +117,7 @@ walk(struct sim_node *at, const char *path)
 
 /* What may be made, removed or renamed: one component. */
 static bool
-is_name(const char *name)
+sim_file_is_name(const char *name)
 {
     return name[0] != '\0' && strcmp(name, ".") != 0 && strcmp(name, "..") != 0 &&
            strchr(name, '/') == NULL;
@@ -138,13 +138,13 @@ sim_dir_open(struct rt_dir *at, const char *path, struct rt_dir **out, struct er
     if (at == NULL)
         path = sim_unshadow(s, path);
     mount = at != NULL ? dir_of(at)->mount : sim_mount_of(s, path); /* is there, always */
-    rc = go(mount, SIM_READS, eb);
+    rc = sim_file_go(mount, SIM_READS, eb);
     if (rc != ERR_OK)
         return rc;
-    node = walk(from, path);
+    node = sim_file_walk(from, path);
     if (node == NULL || !sim_node_is_dir(node))
-        return failed(node == NULL ? -ENOENT : -ENOTDIR, "opening the directory", path,
-                      eb);
+        return sim_file_failed(node == NULL ? -ENOENT : -ENOTDIR, "opening the directory",
+                               path, eb);
     d = xcalloc(1, sizeof *d);
     d->mount = mount;
     d->node = sim_node_ref(node);
@@ -172,25 +172,26 @@ sim_dir_make(struct rt_dir *d, const char *name, unsigned mode, struct errbuf *e
 {
     struct sim_node *node = dir_of(d)->node;
     struct sim_node *made;
-    enum err rc = go(dir_of(d)->mount, SIM_WRITES, eb);
+    enum err rc = sim_file_go(dir_of(d)->mount, SIM_WRITES, eb);
     int error;
 
     (void)mode;
     if (rc != ERR_OK)
         return rc;
-    if (!is_name(name))
-        return failed(-EINVAL, "making the directory", name, eb);
+    if (!sim_file_is_name(name))
+        return sim_file_failed(-EINVAL, "making the directory", name, eb);
     sim_event('m', sim_node_id(node));
     error = sim_dir_add(node, name, true, &made);
     return come_back(
-        error == 0 ? ERR_OK : failed(error, "making the directory", name, eb), eb);
+        error == 0 ? ERR_OK : sim_file_failed(error, "making the directory", name, eb),
+        eb);
 }
 
 enum err
 sim_dir_sync(struct rt_dir *d, struct errbuf *eb)
 {
     struct sim_node *node = dir_of(d)->node;
-    enum err rc = go(dir_of(d)->mount, SIM_SYNCS, eb);
+    enum err rc = sim_file_go(dir_of(d)->mount, SIM_SYNCS, eb);
     uint64_t mark;
 
     if (rc != ERR_OK)
@@ -208,7 +209,7 @@ sim_dir_list(struct rt_dir *d, void (*on_name)(const char *name, void *arg), voi
              struct errbuf *eb)
 {
     struct sim_node *node = dir_of(d)->node;
-    enum err rc = go(dir_of(d)->mount, SIM_READS, eb);
+    enum err rc = sim_file_go(dir_of(d)->mount, SIM_READS, eb);
     char **names;
     unsigned count;
 
@@ -233,13 +234,13 @@ enum err
 sim_dir_remove(struct rt_dir *d, const char *name, struct errbuf *eb)
 {
     struct sim_node *node = dir_of(d)->node;
-    enum err rc = go(dir_of(d)->mount, SIM_WRITES, eb);
+    enum err rc = sim_file_go(dir_of(d)->mount, SIM_WRITES, eb);
     int error;
 
     if (rc != ERR_OK)
         return rc;
-    if (!is_name(name))
-        return failed(-EINVAL, "removing", name, eb);
+    if (!sim_file_is_name(name))
+        return sim_file_failed(-EINVAL, "removing", name, eb);
     sim_event('u', sim_node_id(node));
     error = sim_dir_unlink(node, name);
     if (error == 0 || error == -ENOENT) { /* LMDB's own files are in the shadow only */
@@ -249,36 +250,39 @@ sim_dir_remove(struct rt_dir *d, const char *name, struct errbuf *eb)
             error = 0;
         free(path);
     }
-    return come_back(error == 0 ? ERR_OK : failed(error, "removing", name, eb), eb);
+    return come_back(error == 0 ? ERR_OK : sim_file_failed(error, "removing", name, eb),
+                     eb);
 }
 
 enum err
 sim_dir_move(struct rt_dir *d, const char *from, const char *to, struct errbuf *eb)
 {
     struct sim_node *node = dir_of(d)->node;
-    enum err rc = go(dir_of(d)->mount, SIM_WRITES, eb);
+    enum err rc = sim_file_go(dir_of(d)->mount, SIM_WRITES, eb);
     int error;
 
     if (rc != ERR_OK)
         return rc;
-    if (!is_name(from) || !is_name(to))
-        return failed(-EINVAL, "renaming", is_name(from) ? to : from, eb);
+    if (!sim_file_is_name(from) || !sim_file_is_name(to))
+        return sim_file_failed(-EINVAL, "renaming", sim_file_is_name(from) ? to : from,
+                               eb);
     sim_event('r', sim_node_id(node));
     error = sim_dir_rename(node, from, to);
-    return come_back(error == 0 ? ERR_OK : failed(error, "renaming", from, eb), eb);
+    return come_back(error == 0 ? ERR_OK : sim_file_failed(error, "renaming", from, eb),
+                     eb);
 }
 
 enum err
 sim_dir_mode(struct rt_dir *d, const char *name, unsigned *mode, struct errbuf *eb)
 {
-    enum err rc = go(dir_of(d)->mount, SIM_READS, eb);
+    enum err rc = sim_file_go(dir_of(d)->mount, SIM_READS, eb);
     struct sim_node *node;
 
     if (rc != ERR_OK)
         return rc;
-    node = walk(dir_of(d)->node, name);
+    node = sim_file_walk(dir_of(d)->node, name);
     if (node == NULL)
-        return failed(-ENOENT, "looking at", name, eb);
+        return sim_file_failed(-ENOENT, "looking at", name, eb);
     *mode = sim_node_mode(node);
     return ERR_OK;
 }
@@ -287,7 +291,7 @@ enum err
 sim_dir_space(struct rt_dir *d, uint64_t *total, uint64_t *free_bytes, struct errbuf *eb)
 {
     const struct sim_node *node = dir_of(d)->node;
-    enum err rc = go(dir_of(d)->mount, SIM_READS, eb);
+    enum err rc = sim_file_go(dir_of(d)->mount, SIM_READS, eb);
 
     *total = sim_node_room(node);
     *free_bytes = *total - MIN(*total, sim_node_used(node));
@@ -300,13 +304,13 @@ static enum err
 find_or_create(struct rt_dir *d, const char *name, unsigned flags, unsigned mode,
                struct sim_node **out, struct errbuf *eb)
 {
-    struct sim_node *node = walk(dir_of(d)->node, name);
+    struct sim_node *node = sim_file_walk(dir_of(d)->node, name);
     int error = 0;
 
     if (node == NULL && (flags & RT_O_CREATE) != 0) {
         sim_event('c', sim_node_id(dir_of(d)->node));
-        error =
-            is_name(name) ? sim_dir_add(dir_of(d)->node, name, false, &node) : -EINVAL;
+        error = sim_file_is_name(name) ? sim_dir_add(dir_of(d)->node, name, false, &node)
+                                       : -EINVAL;
         if (error == 0)
             sim_node_set_mode(node, mode);
     } else if (node == NULL) {
@@ -320,7 +324,7 @@ find_or_create(struct rt_dir *d, const char *name, unsigned flags, unsigned mode
         sim_file_truncate(node, 0);
     }
     *out = node;
-    return error == 0 ? ERR_OK : failed(error, "opening", name, eb);
+    return error == 0 ? ERR_OK : sim_file_failed(error, "opening", name, eb);
 }
 
 /* A file that only LMDB knows, as it is now; to be read only. NULL: there is none. Owns the reference. */
@@ -331,7 +335,7 @@ open_shadow(struct rt_dir *d, const char *name)
     struct sim_node *node = NULL;
     size_t len = 0;
 
-    if (walk(dir_of(d)->node, name) == NULL &&
+    if (sim_file_walk(dir_of(d)->node, name) == NULL &&
         sim_shadow_load(sim_world, path, &bytes, &len))
         node = sim_disk_orphan(sim_world->disk, bytes, len);
     free(bytes);
@@ -345,7 +349,7 @@ sim_open_file(struct rt_dir *d, const char *name, unsigned flags, unsigned mode,
 {
     struct sim_node *node = NULL;
     struct sim_file *f;
-    enum err rc = go(dir_of(d)->mount, SIM_READS, eb);
+    enum err rc = sim_file_go(dir_of(d)->mount, SIM_READS, eb);
 
     *out = NULL;
     if (rc != ERR_OK)
@@ -393,7 +397,7 @@ sim_stat_size(struct rt_file *f, uint64_t *out, struct errbuf *eb)
     if (sim_world->cut)
         return power_is_off(eb);
     if (sim_mount_fails(file_of(f)->mount, SIM_READS))
-        return failed(-EIO, "looking at", f->name, eb);
+        return sim_file_failed(-EIO, "looking at", f->name, eb);
     *out = sim_file_size(file_of(f)->node);
     return ERR_OK;
 }
@@ -418,7 +422,7 @@ sim_file_lock(struct rt_file *f, struct errbuf *eb)
 
 /* ---- disk operations ---- */
 static int64_t
-finish(struct sim_op *so)
+sim_file_finish(struct sim_op *so)
 {
     struct io_op *op = so->op;
     struct sim_node *node = file_of(op->file)->node;
@@ -457,7 +461,7 @@ on_op(struct timer *t)
 {
     struct sim_op *so = CONTAINER_OF(t, struct sim_op, timer);
     struct io_op *op = so->op;
-    int64_t result = finish(so);
+    int64_t result = sim_file_finish(so);
 
     sim_note(TRACE_DONE, (uint64_t)op->kind, (uint64_t)result);
     list_remove(&so->link);
@@ -467,7 +471,7 @@ on_op(struct timer *t)
 }
 
 static void
-begin(struct sim_op *so)
+sim_file_begin(struct sim_op *so)
 {
     struct io_op *op = so->op;
     struct sim_file *sf = file_of(op->file);
@@ -514,7 +518,7 @@ sim_submit(struct loop *l, struct io_op *op)
     list_push_back(&sim_world->ops, &so->link);
     l->in_flight++;
     if (!sim_world->cut)
-        begin(so);
+        sim_file_begin(so);
     if (!sim_world->cut) {
         sim_after(&so->timer,
                   sim_delay_ns() + sim_mount_slow_ns(file_of(op->file)->mount));
@@ -544,7 +548,7 @@ sim_fail_op_of(struct fiber *f)
 bool
 sim_dir_exists(struct sim *s, const char *path)
 {
-    struct sim_node *node = walk(sim_disk_root(s->disk), path);
+    struct sim_node *node = sim_file_walk(sim_disk_root(s->disk), path);
 
     return node != NULL && sim_node_is_dir(node);
 }
@@ -564,7 +568,7 @@ sim_file_end(struct sim *s)
 enum err
 sim_file_bytes(struct sim *s, const char *path, char **at, uint64_t *size)
 {
-    struct sim_node *node = walk(sim_disk_root(s->disk), path);
+    struct sim_node *node = sim_file_walk(sim_disk_root(s->disk), path);
 
     if (node == NULL || sim_node_is_dir(node))
         return ERR_NOT_FOUND;

@@ -18,7 +18,7 @@ static struct sim_image idle[IDLE_MOST];
 static unsigned idle_count;
 
 static bool
-keep(struct sim_image *m)
+sim_image_keep(struct sim_image *m)
 {
     if (idle_count == IDLE_MOST || m->reached > IDLE_BYTES)
         return false;
@@ -109,7 +109,7 @@ sim_image_set_size(struct sim_image *m, uint64_t size)
 void
 sim_image_fini(struct sim_image *m)
 {
-    if (m->at != NULL && !keep(m))
+    if (m->at != NULL && !sim_image_keep(m))
         munmap(m->at, m->room);
     *m = (struct sim_image){0};
 }

@@ -30,7 +30,7 @@ struct index {
 };
 
 static void
-fail(const char *what, const char *path)
+sim_index_fail(const char *what, const char *path)
 {
     fprintf(stderr, "sim: %s %s: %s\n", what, path, strerror(errno));
     abort(); /* the machine under the simulator fails: nothing to test there */
@@ -47,7 +47,7 @@ on_leaf(const char *path, const struct stat *st, int type, struct FTW *ftw)
 
 /* Held by a lock on the directory as long as its process lives. -1: somebody else has it, or it is gone. */
 static int
-hold(const char *path)
+sim_index_hold(const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
@@ -60,7 +60,7 @@ hold(const char *path)
 
 /* What processes left that were killed: it is memory. */
 static void
-sweep(const char *base)
+sim_index_sweep(const char *base)
 {
     DIR *d = opendir(base);
     struct dirent *e;
@@ -72,7 +72,7 @@ sweep(const char *base)
         if (strncmp(e->d_name, SHADOW_NAME, sizeof SHADOW_NAME - 1) != 0)
             continue;
         path = xasprintf("%s/%s", base, e->d_name);
-        fd = hold(path);
+        fd = sim_index_hold(path);
         if (fd >= 0) {
             (void)nftw(path, on_leaf, 16, FTW_DEPTH | FTW_PHYS);
             close(fd);
@@ -90,15 +90,15 @@ shadow_root(struct sim *s)
     const char *base = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
 
     if (s->shadow == NULL && count == 0)
-        sweep(base);
+        sim_index_sweep(base);
     for (unsigned tries = 0; s->shadow == NULL; tries++) {
         char *path =
             xasprintf("%s/" SHADOW_NAME "%07d-%06u", base, (int)getpid(), ++count);
         bool made = mkdir(path, 0700) == 0;
 
         if (tries > 100 || (!made && errno != EEXIST))
-            fail("mkdir", path);
-        s->shadow_fd = made ? hold(path) : -1;
+            sim_index_fail("mkdir", path);
+        s->shadow_fd = made ? sim_index_hold(path) : -1;
         if (s->shadow_fd >= 0 && access(path, F_OK) == 0) {
             s->shadow = path;
             break;
@@ -140,7 +140,7 @@ sim_shadow_make(struct sim *s, const char *path)
         *p = '/';
     }
     if (mkdir(real, 0700) != 0 && errno != EEXIST)
-        fail("mkdir", real);
+        sim_index_fail("mkdir", real);
     free(real);
 }
 
@@ -173,18 +173,18 @@ index_at(struct sim *s, const char *path)
 }
 
 static struct image
-load(const char *file)
+sim_index_load(const char *file)
 {
     struct image m = {0};
     struct stat st;
     int fd = open(file, O_RDONLY | O_CLOEXEC);
 
     if (fd < 0 || fstat(fd, &st) != 0)
-        fail("open", file);
+        sim_index_fail("open", file);
     m.len = (size_t)st.st_size;
     m.at = xmalloc(m.len + 1);
     if (read(fd, m.at, m.len) != (ssize_t)m.len)
-        fail("read", file);
+        sim_index_fail("read", file);
     close(fd);
     return m;
 }
@@ -197,7 +197,7 @@ sim_shadow_load(struct sim *s, const char *path, char **at, size_t *len)
     bool there = stat(real, &st) == 0 && S_ISREG(st.st_mode);
 
     if (there) {
-        struct image m = load(real);
+        struct image m = sim_index_load(real);
 
         *at = m.at;
         *len = m.len;
@@ -207,12 +207,12 @@ sim_shadow_load(struct sim *s, const char *path, char **at, size_t *len)
 }
 
 static void
-store(const char *file, const struct image *m)
+sim_index_store(const char *file, const struct image *m)
 {
     int fd = open(file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 
     if (fd < 0 || write(fd, m->at, m->len) != (ssize_t)m->len)
-        fail("write", file);
+        sim_index_fail("write", file);
     close(fd);
 }
 
@@ -230,7 +230,7 @@ sim_index_committed(const char *path)
         free(x->images[--x->count].at);
     memmove(&x->images[1], &x->images[0], x->count * sizeof x->images[0]);
     file = xasprintf("%s/data.mdb", path);
-    x->images[0] = load(file);
+    x->images[0] = sim_index_load(file);
     x->count++;
     free(file);
 }
@@ -256,7 +256,7 @@ throw_back(struct sim *s, struct index *x)
     if (x->count > 0) {
         /* A directory that was removed without a sync is there again after the cut. */
         sim_shadow_make(s, sim_unshadow(s, x->path));
-        store(data, &x->images[0]);
+        sim_index_store(data, &x->images[0]);
     }
     free(data);
     free(lock);

@@ -8,7 +8,7 @@
 
 /* The place of `name`, or where it would go. */
 static unsigned
-place(const struct sim_names *s, const char *name, bool *found)
+sim_names_place(const struct sim_names *s, const char *name, bool *found)
 {
     unsigned low = 0, high = s->count;
 
@@ -28,7 +28,7 @@ struct sim_node *
 sim_names_find(const struct sim_names *s, const char *name)
 {
     bool found;
-    unsigned i = place(s, name, &found);
+    unsigned i = sim_names_place(s, name, &found);
 
     return found ? s->at[i].node : NULL;
 }
@@ -37,7 +37,7 @@ void
 sim_names_set(struct sim_names *s, const char *name, struct sim_node *node)
 {
     bool found;
-    unsigned i = place(s, name, &found);
+    unsigned i = sim_names_place(s, name, &found);
 
     sim_node_ref(node);
     if (found) {
@@ -58,7 +58,7 @@ void
 sim_names_clear(struct sim_names *s, const char *name, const struct sim_node *node)
 {
     bool found;
-    unsigned i = place(s, name, &found);
+    unsigned i = sim_names_place(s, name, &found);
 
     if (!found || s->at[i].node != node)
         return;

@@ -54,14 +54,14 @@ struct sim_listener {
 };
 
 static struct sim_end *
-end_of(struct stream *s)
+sim_net_end_of(struct stream *s)
 {
     return CONTAINER_OF(s, struct sim_end, s);
 }
 
 /* ---- directions ---- */
 static void
-arm(struct timer *t)
+sim_net_arm(struct timer *t)
 {
     if (t->place == TIMER_IDLE)
         sim_after(t, sim_delay_ns());
@@ -90,7 +90,7 @@ on_forth(struct timer *t)
     else if (d->seen == d->sent && d->ended)
         d->end_seen = true;
     if (d->seen < d->sent)
-        arm(t);
+        sim_net_arm(t);
     sim_note(TRACE_RECV, d->seen, d->end_seen);
     if (d->to != NULL)
         stream_edge(&d->to->s,
@@ -109,9 +109,9 @@ on_back(struct timer *t)
 }
 
 static ssize_t
-try_recv(struct stream *s, void *buf, size_t len)
+sim_net_try_recv(struct stream *s, void *buf, size_t len)
 {
-    struct direction *d = end_of(s)->in;
+    struct direction *d = sim_net_end_of(s)->in;
     uint64_t have = d->seen - d->taken;
     size_t n = (size_t)MIN(len, have);
 
@@ -122,7 +122,7 @@ try_recv(struct stream *s, void *buf, size_t len)
     if (n > 1 && !d->end_seen && in_pieces(8)) {
         n = 1 +
             (size_t)(sim_rng_next(&sim_world->rng) % (n - 1)); /* less than there is */
-        arm(&d->forth);
+        sim_net_arm(&d->forth);
     }
     for (size_t done = 0; done < n;) {
         size_t from = (size_t)(d->taken % PIPE_BYTES);
@@ -132,12 +132,12 @@ try_recv(struct stream *s, void *buf, size_t len)
         d->taken += part;
         done += part;
     }
-    arm(&d->back);
+    sim_net_arm(&d->back);
     return (ssize_t)n;
 }
 
 static size_t
-put(struct direction *d, const struct iovec *v)
+sim_net_put(struct direction *d, const struct iovec *v)
 {
     size_t n = MIN(v->iov_len, (size_t)(PIPE_BYTES - (d->sent - d->acked)));
 
@@ -153,16 +153,16 @@ put(struct direction *d, const struct iovec *v)
 }
 
 static ssize_t
-try_sendv(struct stream *s, const struct iovec *iov, int count)
+sim_net_try_sendv(struct stream *s, const struct iovec *iov, int count)
 {
-    struct sim_end *e = end_of(s);
+    struct sim_end *e = sim_net_end_of(s);
     struct direction *d = e->out;
     size_t n = 0;
 
     if (d->refused_seen || d->ended || e->in->reset_seen)
         return -EPIPE;
     for (int i = 0; i < count; i++) {
-        size_t part = put(d, &iov[i]);
+        size_t part = sim_net_put(d, &iov[i]);
 
         /* Of cipher text only the length: OpenSSL asks the real clock. */
         sim_note(TRACE_SEND, e->link->id,
@@ -173,31 +173,31 @@ try_sendv(struct stream *s, const struct iovec *iov, int count)
     }
     if (n == 0)
         return -EAGAIN;
-    arm(&d->forth);
+    sim_net_arm(&d->forth);
     return (ssize_t)n;
 }
 
 static int
-shut(struct stream *s)
+sim_net_shut(struct stream *s)
 {
-    struct direction *d = end_of(s)->out;
+    struct direction *d = sim_net_end_of(s)->out;
 
     d->ended = true;
-    arm(&d->forth);
+    sim_net_arm(&d->forth);
     return 0;
 }
 
 static void
-set_lowat(struct stream *s, unsigned bytes)
+sim_net_set_lowat(struct stream *s, unsigned bytes)
 {
     (void)s;
     (void)bytes;
 }
 
 static void
-destroy(struct stream *s)
+sim_net_destroy(struct stream *s)
 {
-    struct sim_end *e = end_of(s);
+    struct sim_end *e = sim_net_end_of(s);
     struct link *k = e->link;
 
     e->in->to = NULL;
@@ -208,10 +208,10 @@ destroy(struct stream *s)
     e->out->ended = true;
     free(e);
     if (--k->ends > 0) {
-        arm(&k->way[0].forth);
-        arm(&k->way[0].back);
-        arm(&k->way[1].forth);
-        arm(&k->way[1].back);
+        sim_net_arm(&k->way[0].forth);
+        sim_net_arm(&k->way[0].back);
+        sim_net_arm(&k->way[1].forth);
+        sim_net_arm(&k->way[1].back);
         return;
     }
     for (int i = 0; i < 2; i++) {
@@ -222,11 +222,11 @@ destroy(struct stream *s)
 }
 
 static const struct stream_ops stream_ops = {
-    .try_recv = try_recv,
-    .try_sendv = try_sendv,
-    .shut = shut,
-    .set_lowat = set_lowat,
-    .destroy = destroy,
+    .try_recv = sim_net_try_recv,
+    .try_sendv = sim_net_try_sendv,
+    .shut = sim_net_shut,
+    .set_lowat = sim_net_set_lowat,
+    .destroy = sim_net_destroy,
 };
 
 static struct sim_end *
@@ -269,7 +269,7 @@ sim_pipe(struct stream **a, struct stream **b)
 
 /* ---- listeners ---- */
 static struct sim_listener *
-listener_of(struct listener *l)
+sim_net_listener_of(struct listener *l)
 {
     return CONTAINER_OF(l, struct sim_listener, l);
 }
@@ -300,12 +300,12 @@ on_hand_over(struct timer *t)
 }
 
 static void
-serve(struct listener *l)
+sim_net_serve(struct listener *l)
 {
-    struct sim_listener *sl = listener_of(l);
+    struct sim_listener *sl = sim_net_listener_of(l);
 
     sl->serving = true;
-    arm(&sl->hand_over);
+    sim_net_arm(&sl->hand_over);
 }
 
 static void
@@ -321,9 +321,10 @@ listener_free(struct sim_listener *sl)
 }
 
 static enum err
-accept_one(struct listener *l, struct deadline by, struct stream **out, struct errbuf *eb)
+sim_net_accept_one(struct listener *l, struct deadline by, struct stream **out,
+                   struct errbuf *eb)
 {
-    struct sim_listener *sl = listener_of(l);
+    struct sim_listener *sl = sim_net_listener_of(l);
     enum err rc = ERR_OK;
 
     *out = NULL;
@@ -343,7 +344,7 @@ accept_one(struct listener *l, struct deadline by, struct stream **out, struct e
 static void
 listener_close(struct listener *l)
 {
-    struct sim_listener *sl = listener_of(l);
+    struct sim_listener *sl = sim_net_listener_of(l);
 
     sl->closed = true;
     list_remove(&sl->of_sim);
@@ -353,13 +354,13 @@ listener_close(struct listener *l)
 }
 
 static const struct listener_ops listener_ops = {
-    .serve = serve,
-    .accept = accept_one,
+    .serve = sim_net_serve,
+    .accept = sim_net_accept_one,
     .close = listener_close,
 };
 
 static bool
-matches(const struct sim_listener *sl, const char *host, uint16_t port)
+sim_net_matches(const struct sim_listener *sl, const char *host, uint16_t port)
 {
     bool any = strcmp(sl->addr, "0.0.0.0") == 0 || strcmp(sl->addr, "::") == 0;
 
@@ -378,7 +379,7 @@ find_listener(const char *host, uint16_t port)
     {
         struct sim_listener *sl = LIST_ENTRY(n, struct sim_listener, of_sim);
 
-        if (matches(sl, host, port))
+        if (sim_net_matches(sl, host, port))
             return sl;
     }
     return NULL;
@@ -431,10 +432,10 @@ sim_connect(const char *host, uint16_t port, unsigned refuse, struct deadline by
     snprintf(theirs, sizeof theirs, "%.40s:%u", host, port);
     snprintf(ours, sizeof ours, "127.0.0.1:%u", sim_world->next_port++);
     link_new(theirs, ours, out, &accepted);
-    list_push_back(&sl->backlog, &end_of(accepted)->of_listener);
+    list_push_back(&sl->backlog, &sim_net_end_of(accepted)->of_listener);
     sl->waiting++;
     if (sl->serving)
-        arm(&sl->hand_over);
+        sim_net_arm(&sl->hand_over);
     else
         rt_cond_signal(&sl->came);
     return ERR_OK;

@@ -14,7 +14,7 @@ struct idle {
 
 /* Those of this size; NULL: the heap's. */
 static struct small_list *
-list_of(size_t size)
+small_list_of(size_t size)
 {
     struct loop *l = loop_self;
 
@@ -26,7 +26,7 @@ list_of(size_t size)
 void *
 small_get(size_t size)
 {
-    struct small_list *list = list_of(size);
+    struct small_list *list = small_list_of(size);
     struct idle *p;
 
     if (list == NULL)
@@ -44,7 +44,7 @@ small_get(size_t size)
 void
 small_put(void *p, size_t size)
 {
-    struct small_list *list = list_of(size);
+    struct small_list *list = small_list_of(size);
     struct idle *idle = p;
 
     if (p == NULL)

@@ -107,7 +107,7 @@ call_recv(int fd, void *buf, size_t len)
 }
 
 static ssize_t
-call_send(int fd, const void *at, size_t len, int flags)
+socket_call_send(int fd, const void *at, size_t len, int flags)
 {
     ssize_t n;
 
@@ -131,7 +131,7 @@ call_sendmsg(int fd, const struct msghdr *msg, int flags)
 }
 
 static ssize_t
-try_recv(struct stream *s, void *buf, size_t len)
+socket_try_recv(struct stream *s, void *buf, size_t len)
 {
     ssize_t n;
 
@@ -149,14 +149,14 @@ send_copied(int fd, const struct iovec *iov, int count, int flags)
     ssize_t n;
 
     do {
-        n = count == 1 ? call_send(fd, iov->iov_base, iov->iov_len, flags)
+        n = count == 1 ? socket_call_send(fd, iov->iov_base, iov->iov_len, flags)
                        : call_sendmsg(fd, &msg, flags);
     } while (n == -EINTR);
     return n;
 }
 
 static size_t
-bytes_of(const struct iovec *iov, int count)
+socket_bytes_of(const struct iovec *iov, int count)
 {
     size_t len = 0;
 
@@ -173,7 +173,7 @@ set_tcp(int fd, int option, int on)
 
 /* MSG_MORE would not do: on a socket without Nagle's algorithm what it holds back goes when the next acknowledgement comes. */
 static void
-cork(struct socket *k, int on)
+socket_cork(struct socket *k, int on)
 {
     if (set_tcp(k->watch.fd, TCP_CORK, on) == 0)
         k->corked = on != 0;
@@ -181,10 +181,10 @@ cork(struct socket *k, int on)
 
 /* The end of an answer leaves, and the cork stays in for the next one: TCP_NODELAY, set again, pushes what is there. One call instead of two. */
 static void
-push(struct socket *k)
+socket_push(struct socket *k)
 {
     if (set_tcp(k->watch.fd, TCP_NODELAY, 1) != 0)
-        cork(k, 0);
+        socket_cork(k, 0);
 }
 
 /* Does something follow what goes by reference? */
@@ -216,12 +216,12 @@ send_referred(struct socket *k, const struct iovec *iov, int copied, int referre
         referred++;
     } else if (copied > 0) {
         n = send_copied(fd, iov, copied, MSG_MORE);
-        if (n < 0 || (size_t)n < bytes_of(iov, copied))
+        if (n < 0 || (size_t)n < socket_bytes_of(iov, copied))
             return n;
         iov += copied;
     }
     more = sendable_send(p, fd, iov, referred, portion);
-    k->was_full = more < (ssize_t)bytes_of(iov, referred);
+    k->was_full = more < (ssize_t)socket_bytes_of(iov, referred);
     if (more == -ENOSYS)
         more = send_copied(fd, iov, referred, 0);
     return more >= 0 ? n + more : n > 0 ? n : more;
@@ -245,32 +245,32 @@ send_some(struct socket *k, const struct iovec *iov, int count)
 }
 
 static ssize_t
-try_sendv(struct stream *s, const struct iovec *iov, int count)
+socket_try_sendv(struct stream *s, const struct iovec *iov, int count)
 {
     struct socket *k = socket_of(s);
     bool several = is_one_of_several(iov, count, s->more);
     ssize_t n;
 
     if (!k->corked && several)
-        cork(k, 1);
+        socket_cork(k, 1);
     n = send_some(k, iov, count);
-    if (!k->corked || s->more || n != (ssize_t)bytes_of(iov, count))
+    if (!k->corked || s->more || n != (ssize_t)socket_bytes_of(iov, count))
         return n;
     if (sendable_has(iov[count - 1].iov_base, iov[count - 1].iov_len))
-        push(k);
+        socket_push(k);
     else
-        cork(k, 0);
+        socket_cork(k, 0);
     return n;
 }
 
 static int
-shut(struct stream *s)
+socket_shut(struct stream *s)
 {
     return shutdown(socket_of(s)->watch.fd, SHUT_WR) == 0 ? 0 : -errno;
 }
 
 static void
-set_lowat(struct stream *s, unsigned bytes)
+socket_set_lowat(struct stream *s, unsigned bytes)
 {
     struct socket *k = socket_of(s);
 
@@ -282,7 +282,7 @@ set_lowat(struct stream *s, unsigned bytes)
 }
 
 static void
-destroy(struct stream *s)
+socket_destroy(struct stream *s)
 {
     struct socket *k = socket_of(s);
     struct linger at_once = {.l_onoff = 1};
@@ -295,15 +295,15 @@ destroy(struct stream *s)
 }
 
 static const struct stream_ops socket_ops = {
-    .try_recv = try_recv,
-    .try_sendv = try_sendv,
-    .shut = shut,
-    .set_lowat = set_lowat,
-    .destroy = destroy,
+    .try_recv = socket_try_recv,
+    .try_sendv = socket_try_sendv,
+    .shut = socket_shut,
+    .set_lowat = socket_set_lowat,
+    .destroy = socket_destroy,
 };
 
 static void
-on_edge(struct watch *w, unsigned edges)
+socket_on_edge(struct watch *w, unsigned edges)
 {
     stream_edge(&CONTAINER_OF(w, struct socket, watch)->stream, edges);
 }
@@ -319,7 +319,7 @@ socket_stream(int fd, const union address *peer, bool writable, struct stream **
     address_text(peer, text);
     stream_init(&k->stream, &socket_ops, text, address_is_loopback(peer));
     k->stream.may_out = writable;
-    k->watch = (struct watch){.fd = fd, .on_edge = on_edge};
+    k->watch = (struct watch){.fd = fd, .on_edge = socket_on_edge};
     if (peer->any.sa_family != AF_UNIX)
         (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     rc = loop_self->ops->watch(loop_self, &k->watch);

@@ -94,7 +94,7 @@ stacks_fini(struct stacks *st)
 }
 
 static bool
-guard(struct stacks *st, char *low)
+stack_protect(struct stacks *st, char *low)
 {
     if (!st->guard_by_mprotect)
         return madvise(low, PAGE, ADVICE_GUARD) == 0;
@@ -104,13 +104,13 @@ guard(struct stacks *st, char *low)
 /* A stack that was never used. Equal places in all stacks would share few cache sets:
  * tops are shifted. */
 static struct fiber *
-cut(struct stacks *st)
+stack_map_guard(struct stacks *st)
 {
     char *low = st->base + st->slot * st->slot_size;
     char *top = low + st->slot_size - st->slot % COLOURS * COLOUR_BYTES;
     struct fiber *f = (void *)(top - align_up(sizeof *f, 64));
 
-    if (!guard(st, low)) {
+    if (!stack_protect(st, low)) {
         LOG(LOG_WARN, "rt.stacks", "no more guard pages; fibers are limited",
             L_U64("fibers", st->slot));
         st->slots = st->slot;
@@ -130,7 +130,7 @@ stacks_get(struct stacks *st)
 {
     struct list *n = list_pop_front(&st->idle);
     struct fiber *f = n != NULL              ? LIST_ENTRY(n, struct fiber, link)
-                      : st->slot < st->slots ? cut(st)
+                      : st->slot < st->slots ? stack_map_guard(st)
                                              : NULL;
 
 #ifdef FB_TEST_HOOKS
@@ -142,7 +142,7 @@ stacks_get(struct stacks *st)
 
 /* How deep has this stack ever been? Pages that were never touched are not resident. */
 static void
-sample(struct stacks *st, const struct fiber *f)
+stack_sample(struct stacks *st, const struct fiber *f)
 {
     unsigned char resident[STACK / PAGE];
     size_t pages = STACK / PAGE, first = 0;
@@ -164,7 +164,7 @@ stacks_put(struct stacks *st, struct fiber *f)
 #endif
     ASAN_CLEAN(f->stack_low, f->stack_size); /* frames that never returned left poison */
     if (st->recycled++ % SAMPLE_EACH == 0)
-        sample(st, f);
+        stack_sample(st, f);
     list_push_front(&st->idle, &f->link);
 }
 

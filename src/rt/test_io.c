@@ -56,7 +56,7 @@ test_io_no_buffer(void)
 }
 
 static struct rt_test_io *
-meant(const struct rt_observer *o, enum rt_io kind)
+test_io_meant(const struct rt_observer *o, enum rt_io kind)
 {
     struct rt_test_io *t = o != NULL ? rt_test_io() : NULL;
 
@@ -69,7 +69,7 @@ meant(const struct rt_observer *o, enum rt_io kind)
 int
 test_io_error(const struct rt_observer *o, enum rt_io kind)
 {
-    struct rt_test_io *t = meant(o, kind);
+    struct rt_test_io *t = test_io_meant(o, kind);
     uint64_t nth, skip;
 
     if (t == NULL || t->error == 0)
@@ -82,7 +82,7 @@ test_io_error(const struct rt_observer *o, enum rt_io kind)
 uint64_t
 test_io_delay_ns(const struct rt_observer *o, enum rt_io kind)
 {
-    struct rt_test_io *t = meant(o, kind);
+    struct rt_test_io *t = test_io_meant(o, kind);
 
     if (t == NULL)
         return 0;

@@ -14,28 +14,28 @@ timer_init(struct timer *t, void (*fire)(struct timer *t))
 }
 
 static void
-put(struct timer_heap *h, uint32_t place, struct timer_entry e)
+timer_put(struct timer_heap *h, uint32_t place, struct timer_entry e)
 {
     h->at[place] = e;
     e.timer->place = place;
 }
 
 static void
-sift_up(struct timer_heap *h, uint32_t place, struct timer_entry e)
+timer_sift_up(struct timer_heap *h, uint32_t place, struct timer_entry e)
 {
     while (place > 0) {
         uint32_t parent = (place - 1) / ARITY;
 
         if (h->at[parent].at_ns <= e.at_ns)
             break;
-        put(h, place, h->at[parent]);
+        timer_put(h, place, h->at[parent]);
         place = parent;
     }
-    put(h, place, e);
+    timer_put(h, place, e);
 }
 
 static void
-sift_down(struct timer_heap *h, uint32_t place, struct timer_entry e)
+timer_sift_down(struct timer_heap *h, uint32_t place, struct timer_entry e)
 {
     for (;;) {
         uint32_t first = place * ARITY + 1;
@@ -48,10 +48,10 @@ sift_down(struct timer_heap *h, uint32_t place, struct timer_entry e)
                 least = i;
         if (e.at_ns <= h->at[least].at_ns)
             break;
-        put(h, place, h->at[least]);
+        timer_put(h, place, h->at[least]);
         place = least;
     }
-    put(h, place, e);
+    timer_put(h, place, e);
 }
 
 void
@@ -63,7 +63,7 @@ timer_add(struct timer_heap *h, struct timer *t, uint64_t at_ns)
         h->at = xrealloc(h->at, h->room * sizeof *h->at);
     }
     h->count++;
-    sift_up(h, h->count - 1, (struct timer_entry){at_ns, t});
+    timer_sift_up(h, h->count - 1, (struct timer_entry){at_ns, t});
 }
 
 void
@@ -80,9 +80,9 @@ timer_remove(struct timer_heap *h, struct timer *t)
     if (last.timer == t)
         return;
     if (place > 0 && last.at_ns < h->at[(place - 1) / ARITY].at_ns)
-        sift_up(h, place, last);
+        timer_sift_up(h, place, last);
     else
-        sift_down(h, place, last);
+        timer_sift_down(h, place, last);
 }
 
 uint64_t

@@ -129,7 +129,7 @@ tls_prepare(void)
 
 /* Sends all of `out`, also what other fibers add meanwhile. May switch. */
 static enum err
-flush(struct tls *t, struct deadline by, struct errbuf *eb)
+tls_flush(struct tls *t, struct deadline by, struct errbuf *eb)
 {
     enum err rc = ERR_OK;
 
@@ -157,7 +157,7 @@ flush(struct tls *t, struct deadline by, struct errbuf *eb)
 
 /* Takes what has come, waits for it if need be. At the end sets raw_end. May switch. */
 static enum err
-fill(struct tls *t, struct deadline by, struct errbuf *eb)
+tls_receive(struct tls *t, struct deadline by, struct errbuf *eb)
 {
     struct turn *turn;
     enum err rc;
@@ -245,7 +245,7 @@ await_slot(void)
 }
 
 static enum err
-handshake(struct tls *t, struct deadline by, struct errbuf *eb)
+tls_handshake(struct tls *t, struct deadline by, struct errbuf *eb)
 {
     enum err rc = ERR_OK;
 
@@ -261,11 +261,11 @@ handshake(struct tls *t, struct deadline by, struct errbuf *eb)
             why != SSL_ERROR_WANT_WRITE)
             return ssl_failed(t, "handshake with", eb);
         if (t->out != NULL)
-            rc = flush(t, by, eb);
+            rc = tls_flush(t, by, eb);
         if (rc == ERR_OK && why == SSL_ERROR_NONE)
             return ERR_OK;
         if (rc == ERR_OK && why == SSL_ERROR_WANT_READ && t->in == NULL)
-            rc = t->raw_end ? ssl_failed(t, "handshake with", eb) : fill(t, by, eb);
+            rc = t->raw_end ? ssl_failed(t, "handshake with", eb) : tls_receive(t, by, eb);
         if (rc != ERR_OK) {
             t->failed = rc;
             return rc;
@@ -307,12 +307,12 @@ tls_recv(struct stream *s, void *buf, size_t len, struct deadline by, size_t *n,
         /* A key update is to be answered. A sender that is at work does it for us: what he has to say must
          * not hold up the receiver, or two ends that send much would wait for each other. */
         if (why == SSL_ERROR_WANT_WRITE || (t->out != NULL && !t->sending)) {
-            rc = flush(t, by, eb);
+            rc = tls_flush(t, by, eb);
             if (rc != ERR_OK)
                 return rc;
         }
         if (why == SSL_ERROR_WANT_READ && t->in == NULL) {
-            rc = fill(t, by, eb);
+            rc = tls_receive(t, by, eb);
             if (rc != ERR_OK)
                 return rc;
         }
@@ -321,8 +321,8 @@ tls_recv(struct stream *s, void *buf, size_t len, struct deadline by, size_t *n,
 
 /* One piece into records, sent whenever a turn is full. */
 static enum err
-encrypt(struct tls *t, const char *at, size_t len, size_t *since_yield,
-        struct deadline by, struct errbuf *eb)
+tls_encrypt(struct tls *t, const char *at, size_t len, size_t *since_yield,
+            struct deadline by, struct errbuf *eb)
 {
     while (len > 0) {
         size_t n = 0;
@@ -334,7 +334,7 @@ encrypt(struct tls *t, const char *at, size_t len, size_t *since_yield,
         ok = SSL_write_ex(t->ssl, at, MIN(len, TURN_BYTES), &n);
         why = ok ? SSL_ERROR_NONE : SSL_get_error(t->ssl, ok);
         if (why == SSL_ERROR_WANT_WRITE) {
-            enum err rc = flush(t, by, eb);
+            enum err rc = tls_flush(t, by, eb);
 
             if (rc != ERR_OK) {
                 t->failed = rc; /* OpenSSL holds part of a record */
@@ -367,12 +367,12 @@ tls_sendv(struct stream *s, struct iovec *iov, int count, struct deadline by,
         return refuse_failed(t, eb);
     if (t->sent_end)
         return err_set(eb, ERR_CLOSED, "sending to %s: after the end", rt_stream_peer(s));
-    rc = SSL_is_init_finished(t->ssl) ? ERR_OK : handshake(t, by, eb);
+    rc = SSL_is_init_finished(t->ssl) ? ERR_OK : tls_handshake(t, by, eb);
     t->sending = true;
     for (int i = 0; rc == ERR_OK && i < count; i++)
-        rc = encrypt(t, iov[i].iov_base, iov[i].iov_len, &since_yield, by, eb);
+        rc = tls_encrypt(t, iov[i].iov_base, iov[i].iov_len, &since_yield, by, eb);
     if (rc == ERR_OK)
-        rc = flush(t, by, eb);
+        rc = tls_flush(t, by, eb);
     t->sending = false;
     return rc;
 }
@@ -393,10 +393,10 @@ tls_send_end(struct stream *s, struct deadline by)
         t->sent_end = true;
         if (ok < 0 && SSL_get_error(t->ssl, ok) != SSL_ERROR_WANT_WRITE)
             return ssl_failed(t, "ending", NULL);
-        rc = flush(t, by, NULL);
+        rc = tls_flush(t, by, NULL);
         if (rc == ERR_OK && ok < 0) { /* the turn was full */
             (void)SSL_shutdown(t->ssl);
-            rc = flush(t, by, NULL);
+            rc = tls_flush(t, by, NULL);
         }
         if (rc != ERR_OK)
             return rc;
@@ -440,7 +440,7 @@ static const struct stream_layer layer = {
 
 /* From here on nothing goes over the stream in the clear, whatever the handshake brings. */
 static struct tls *
-wrap(struct tls_context *c, struct stream *s)
+tls_wrap(struct tls_context *c, struct stream *s)
 {
     struct tls *t = xcalloc(1, sizeof *t);
     BIO *bio = BIO_new(bio_method());
@@ -464,7 +464,7 @@ enum err
 rt_tls_accept(struct tls_context *c, struct stream *s, struct deadline by,
               struct errbuf *eb)
 {
-    struct tls *t = wrap(c, s);
+    struct tls *t = tls_wrap(c, s);
 
     assert(c->server);
     SSL_set_accept_state(t->ssl);
@@ -475,7 +475,7 @@ enum err
 rt_tls_connect(struct tls_context *c, struct stream *s, const char *host,
                struct deadline by, struct errbuf *eb)
 {
-    struct tls *t = wrap(c, s);
+    struct tls *t = tls_wrap(c, s);
 
     assert(!c->server);
     SSL_set_connect_state(t->ssl);

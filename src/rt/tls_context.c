@@ -53,7 +53,7 @@ new_ssl_ctx(bool server)
 
 /* Moves what one side wrote to the other; both are memory BIOs. */
 static void
-carry(SSL *from, SSL *to)
+tls_bio_refuse(SSL *from, SSL *to)
 {
     char *at;
     long len = BIO_get_mem_data(SSL_get_wbio(from), &at);
@@ -79,7 +79,7 @@ new_memory_ssl(SSL_CTX *x)
 /* The first handshake of a process seeds the generator, reads openssl.cnf and makes tables: here, not while
  * a loop serves. For a server it also proves that certificate and key can do one. */
 static bool
-warm_up(SSL_CTX *x, bool server)
+tls_warm_up(SSL_CTX *x, bool server)
 {
     SSL_CTX *peer_ctx = server ? new_ssl_ctx(false) : NULL;
     SSL *ssl = new_memory_ssl(x), *peer = server ? new_memory_ssl(peer_ctx) : NULL;
@@ -90,9 +90,9 @@ warm_up(SSL_CTX *x, bool server)
         SSL_set_connect_state(peer);
         for (int i = 0; i < 4 && !ok; i++) {
             (void)SSL_do_handshake(peer);
-            carry(peer, ssl);
+            tls_bio_refuse(peer, ssl);
             ok = SSL_do_handshake(ssl) == 1;
-            carry(ssl, peer);
+            tls_bio_refuse(ssl, peer);
         }
     } else {
         SSL_set_connect_state(ssl);
@@ -135,7 +135,7 @@ stamp_of(const char *path)
 
 /* The end of the certificate's life, seconds since 1970. */
 static int64_t
-end_of(const X509 *certificate)
+tls_end_of(const X509 *certificate)
 {
     struct tm tm;
 
@@ -198,10 +198,10 @@ tls_server_new(const struct tls_server_options *o, struct tls_context **out,
         rc = openssl_failed(eb, "private key", o->key_file);
     else if (SSL_CTX_check_private_key(x) != 1)
         rc = openssl_failed(eb, "private key", o->key_file);
-    else if (!warm_up(x, true))
+    else if (!tls_warm_up(x, true))
         rc = openssl_failed(eb, "certificate", o->cert_file);
     if (rc == ERR_OK)
-        atomic_store(&c->ends_s, end_of(SSL_CTX_get0_certificate(x)));
+        atomic_store(&c->ends_s, tls_end_of(SSL_CTX_get0_certificate(x)));
     else
         tls_context_free(&c);
     *out = c;
@@ -268,7 +268,7 @@ tls_client_new(const struct tls_client_options *o, struct tls_context **out,
             rc = openssl_failed(eb, "certificate authorities", "of the system");
     }
     if (rc == ERR_OK)
-        (void)warm_up(x, false);
+        (void)tls_warm_up(x, false);
     if (rc != ERR_OK)
         tls_context_free(&c);
     *out = c;

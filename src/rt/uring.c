@@ -66,7 +66,7 @@ struct uring {
 };
 
 static uint64_t
-tagged(const void *p, unsigned tag)
+uring_tagged(const void *p, unsigned tag)
 {
     return (uint64_t)(uintptr_t)p | tag;
 }
@@ -94,7 +94,7 @@ try_setup(struct io_uring *ring, unsigned entries)
 
 /* Memory of rings that ended just now comes back late: then a smaller one will do. */
 static int
-setup(struct io_uring *ring)
+uring_setup(struct io_uring *ring)
 {
     int rc = -ENOMEM;
 
@@ -134,7 +134,7 @@ static enum err
 open_ring(struct uring *u, struct errbuf *eb)
 {
     unsigned wanted = IORING_FEAT_EXT_ARG | IORING_FEAT_NODROP | IORING_FEAT_CQE_SKIP;
-    int rc = setup(&u->ring);
+    int rc = uring_setup(&u->ring);
 
     if (rc < 0)
         return err_errno(eb, ERR_BUSY, -rc, "io_uring_setup");
@@ -164,7 +164,7 @@ on_wake_edge(struct watch *w, unsigned edges)
 }
 
 static enum err
-open_engine(struct loop *l, struct errbuf *eb)
+uring_open_engine(struct loop *l, struct errbuf *eb)
 {
     struct uring *u = xcalloc(1, sizeof *u);
     enum err rc;
@@ -188,7 +188,7 @@ open_engine(struct loop *l, struct errbuf *eb)
 /* ---- submitting, collecting ---- */
 
 static void
-collect(struct uring *u)
+uring_collect(struct uring *u)
 {
     struct io_uring_cqe *cqe;
     unsigned head, n = 0;
@@ -207,7 +207,7 @@ collect(struct uring *u)
 }
 
 static bool
-passes(int rc)
+uring_passes(int rc)
 {
     return rc >= 0 || rc == -ETIME || rc == -EINTR || rc == -EAGAIN || rc == -EBUSY;
 }
@@ -220,15 +220,15 @@ get_sqe(struct uring *u)
     while ((sqe = io_uring_get_sqe(&u->ring)) == NULL) {
         int rc = io_uring_submit_and_get_events(&u->ring);
 
-        assert(passes(rc));
+        assert(uring_passes(rc));
         (void)rc;
-        collect(u); /* the kernel may refuse more while completions wait for room */
+        uring_collect(u); /* the kernel may refuse more while completions wait for room */
     }
     return sqe;
 }
 
 static void
-enter(struct uring *u, uint64_t until_ns)
+uring_enter(struct uring *u, uint64_t until_ns)
 {
     struct io_uring_cqe *cqe;
     struct __kernel_timespec ts;
@@ -255,9 +255,9 @@ enter(struct uring *u, uint64_t until_ns)
         ts.tv_nsec = (long long)((until_ns - now) % 1000000000u);
         rc = io_uring_submit_and_wait_timeout(&u->ring, &cqe, 1, &ts, NULL);
     }
-    assert(passes(rc));
+    assert(uring_passes(rc));
     (void)rc;
-    collect(u);
+    uring_collect(u);
 }
 
 /* What was prepared goes to the kernel now, not at the end of the turn: a disk must not wait for what fibers of this
@@ -273,12 +273,12 @@ submit_now(struct uring *u)
 /* ---- polls ---- */
 
 static void
-arm(struct uring *u, struct poll_op *op)
+uring_arm(struct uring *u, struct poll_op *op)
 {
     struct io_uring_sqe *sqe = get_sqe(u);
 
     io_uring_prep_poll_multishot(sqe, op->fd, POLL_BITS);
-    io_uring_sqe_set_data64(sqe, tagged(op, TAG_POLL));
+    io_uring_sqe_set_data64(sqe, uring_tagged(op, TAG_POLL));
 }
 
 /* Not POLL_REMOVE: that answers EALREADY, and removes nothing, while an edge is on its
@@ -288,13 +288,13 @@ cancel_poll(struct uring *u, struct poll_op *op)
 {
     struct io_uring_sqe *sqe = get_sqe(u);
 
-    io_uring_prep_cancel64(sqe, tagged(op, TAG_POLL), 0);
+    io_uring_prep_cancel64(sqe, uring_tagged(op, TAG_POLL), 0);
     sqe->flags |= IOSQE_CQE_SKIP_SUCCESS;
     io_uring_sqe_set_data64(sqe, TAG_NONE);
 }
 
 static int
-watch(struct loop *l, struct watch *w)
+uring_watch(struct loop *l, struct watch *w)
 {
     struct uring *u = l->engine;
     struct poll_op *op = xmalloc(sizeof *op);
@@ -302,7 +302,7 @@ watch(struct loop *l, struct watch *w)
     *op = (struct poll_op){.watch = w, .fd = w->fd};
     list_push_back(&u->polls, &op->link);
     w->engine_data = op;
-    arm(u, op);
+    uring_arm(u, op);
     return 0;
 }
 
@@ -310,7 +310,7 @@ watch(struct loop *l, struct watch *w)
  * EBADF, or a stranger's descriptor, from which the cancel behind it in the same queue
  * removes it again. */
 static void
-unwatch(struct loop *l, struct watch *w)
+uring_unwatch(struct loop *l, struct watch *w)
 {
     struct uring *u = l->engine;
     struct poll_op *op = w->engine_data;
@@ -338,7 +338,7 @@ on_poll(struct uring *u, struct poll_op *op, const struct completion *c)
         if (c->res > 0)
             w->on_edge(w, watch_edges((uint32_t)c->res));
         if (over) {
-            arm(u, op);
+            uring_arm(u, op);
             return;
         }
     }
@@ -365,7 +365,7 @@ fill_slot(struct uring *u, uint32_t slot, void *at, size_t len)
 /* The slot of an operation's buffer, from 1; 0: it has none. Without the right to pin so much (RLIMIT_MEMLOCK) no more of that
  * size is asked for: the huge pages of large reads may be too much where the slabs of small ones are not. */
 static uint32_t
-slot_of(struct uring *u, const struct io_op *op)
+uring_slot_of(struct uring *u, const struct io_op *op)
 {
     struct iovec memory = {0};
     uint32_t *slot = op->file->direct ? iobuf_slot(op->buf, &memory) : NULL, n;
@@ -429,7 +429,7 @@ submit_soon(struct uring *u, enum io_op_kind kind)
 static void
 prepare_write(struct uring *u, struct io_op *op)
 {
-    uint32_t slot = slot_of(u, op);
+    uint32_t slot = uring_slot_of(u, op);
     struct io_uring_sqe *sqe = get_sqe(u);
     char *at = op->buf->at + op->at;
     int fd = op->file->fd;
@@ -442,7 +442,7 @@ prepare_write(struct uring *u, struct io_op *op)
         io_uring_prep_write(sqe, fd, at, (unsigned)op->len, op->offset);
     if (op->durable)
         sqe->rw_flags = RWF_DSYNC;
-    io_uring_sqe_set_data64(sqe, tagged(op, TAG_DISK));
+    io_uring_sqe_set_data64(sqe, uring_tagged(op, TAG_DISK));
 }
 
 /* The large one that waits longest, at the begin of a turn. */
@@ -468,11 +468,11 @@ submit_write(struct uring *u, struct io_op *op)
 }
 
 static void
-submit(struct loop *l, struct io_op *op)
+uring_submit(struct loop *l, struct io_op *op)
 {
     struct uring *u = l->engine;
     struct io_uring_sqe *sqe;
-    uint32_t slot = op->kind == IO_READ ? slot_of(u, op) : 0;
+    uint32_t slot = op->kind == IO_READ ? uring_slot_of(u, op) : 0;
     int fd = op->file->fd;
 
     if (op->kind == IO_TRUNCATE) { /* has an opcode from 6.9 only */
@@ -503,7 +503,7 @@ submit(struct loop *l, struct io_op *op)
     case IO_TRUNCATE:
         abort();
     }
-    io_uring_sqe_set_data64(sqe, tagged(op, TAG_DISK));
+    io_uring_sqe_set_data64(sqe, uring_tagged(op, TAG_DISK));
     submit_soon(u, op->kind);
 }
 
@@ -520,7 +520,7 @@ on_disk(struct loop *l, struct io_op *op, const struct completion *c)
 /* ---- the loop's calls ---- */
 
 static void
-handle(struct loop *l, struct uring *u)
+uring_handle(struct loop *l, struct uring *u)
 {
     l->polling = true;
     for (size_t i = 0; i < u->events.count;
@@ -549,17 +549,17 @@ handle(struct loop *l, struct uring *u)
 }
 
 static void
-wait_events(struct loop *l, uint64_t until_ns)
+uring_wait_events(struct loop *l, uint64_t until_ns)
 {
     struct uring *u = l->engine;
 
-    enter(u, list_empty(&u->writes) ? until_ns : 0);
-    handle(l, u);
+    uring_enter(u, list_empty(&u->writes) ? until_ns : 0);
+    uring_handle(l, u);
     let_one_go(u);
 }
 
 static void
-wake(struct loop *l)
+uring_wake(struct loop *l)
 {
     struct uring *u = l->engine;
 
@@ -568,7 +568,7 @@ wake(struct loop *l)
 
 /* Nothing may be left in the kernel: io_uring_queue_exit() returns before it is. */
 static void
-close_engine(struct loop *l)
+uring_close_engine(struct loop *l)
 {
     struct uring *u = l->engine;
 
@@ -582,7 +582,7 @@ close_engine(struct loop *l)
         op->watch = NULL;
     }
     while (!list_empty(&u->polls))
-        wait_events(l, UINT64_MAX);
+        uring_wait_events(l, UINT64_MAX);
     io_uring_queue_exit(&u->ring);
     close(u->wake_fd);
     free(u->events.at);
@@ -592,13 +592,13 @@ close_engine(struct loop *l)
 
 const struct engine_ops uring_ops = {
     .kind = RT_URING,
-    .open = open_engine,
-    .close = close_engine,
-    .wait = wait_events,
-    .wake = wake,
-    .watch = watch,
-    .unwatch = unwatch,
-    .submit = submit,
+    .open = uring_open_engine,
+    .close = uring_close_engine,
+    .wait = uring_wait_events,
+    .wake = uring_wake,
+    .watch = uring_watch,
+    .unwatch = uring_unwatch,
+    .submit = uring_submit,
     .forget_slot = forget_slot,
     REAL_ENGINE_OPS,
 };

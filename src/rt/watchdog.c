@@ -27,7 +27,7 @@ watchdog_init(struct watchdog *w, uint64_t limit_ms)
 
 /* Where the code of a fiber stands, as addr2line takes it: "forebay+0x1234". */
 static const char *
-place_of(fiber_fn *fn, char *out, size_t room)
+watchdog_bucket(fiber_fn *fn, char *out, size_t room)
 {
     Dl_info info = {0};
     const char *name;
@@ -42,7 +42,7 @@ place_of(fiber_fn *fn, char *out, size_t room)
 }
 
 static void
-say(struct watchdog *w, unsigned loop, uint64_t now_ns, uint64_t took_ns)
+watchdog_log(struct watchdog *w, unsigned loop, uint64_t now_ns, uint64_t took_ns)
 {
     uint64_t all = MAX(watchdog_cycles() - w->begun, UINT64_C(1));
     char place[96];
@@ -54,7 +54,7 @@ say(struct watchdog *w, unsigned loop, uint64_t now_ns, uint64_t took_ns)
     LOG(LOG_WARN, "loop.slow_turn", "a turn of a loop took too long; others waited",
         L_U64("loop", loop), L_U64("took_ms", took_ns / 1000000),
         L_U64("limit_ms", w->limit_ns / 1000000), L_TEXT("longest", w->what),
-        L_TEXT("at", place_of(w->fn, place, sizeof place)),
+        L_TEXT("at", watchdog_bucket(w->fn, place, sizeof place)),
         L_U64("share_percent", 100 * (w->most / 1024) / MAX(all / 1024, UINT64_C(1))),
         L_U64("unsaid", w->unsaid));
     w->said_ns = now_ns;
@@ -63,7 +63,7 @@ say(struct watchdog *w, unsigned loop, uint64_t now_ns, uint64_t took_ns)
 
 /* Its owner is the only one who writes. */
 static void
-add(_Atomic uint64_t *to, uint64_t n)
+watchdog_count(_Atomic uint64_t *to, uint64_t n)
 {
     atomic_store_explicit(to, atomic_load_explicit(to, memory_order_relaxed) + n,
                           memory_order_relaxed);
@@ -78,14 +78,14 @@ watchdog_end(struct watchdog *w, unsigned loop, uint64_t now_ns)
     w->from_ns = 0;
     while (i < TURN_BOUNDS && took > bounds[i].ns)
         i++;
-    add(&w->counts[i], 1);
-    add(&w->sum_ns, took);
+    watchdog_count(&w->counts[i], 1);
+    watchdog_count(&w->sum_ns, took);
     if (i == 0) /* nearly always */
         return;
     if (took > atomic_load_explicit(&w->max_ns, memory_order_relaxed))
         atomic_store_explicit(&w->max_ns, took, memory_order_relaxed);
     if (took > w->limit_ns)
-        say(w, loop, now_ns, took);
+        watchdog_log(w, loop, now_ns, took);
 }
 
 void

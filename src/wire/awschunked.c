@@ -12,7 +12,7 @@ enum state { HEADER, DATA, DATA_END, TRAILER, END, BAD };
 #define TRAILER_SIGNATURE "x-amz-trailer-signature"
 
 static bool
-is_signed(const struct awschunked *d)
+awschunked_is_signed(const struct awschunked *d)
 {
     return d->kind != PAYLOAD_CHUNKED_UNSIGNED_TRAILER;
 }
@@ -20,7 +20,7 @@ is_signed(const struct awschunked *d)
 /* ---- errors ---- */
 
 static bool
-incomplete(struct awschunked *d, const char *why)
+awschunked_incomplete(struct awschunked *d, const char *why)
 {
     fault_set(&d->fault, S3_IncompleteBody, "%s", why);
     return false;
@@ -37,8 +37,8 @@ malformed_trailer(struct awschunked *d)
 
 /* Judges `claimed` against the string to sign that ends in `last_lines`. */
 static bool
-check_signature(struct awschunked *d, const char *algorithm, const char *last_lines,
-                const char *claimed)
+awschunked_check_signature(struct awschunked *d, const char *algorithm,
+                           const char *last_lines, const char *claimed)
 {
     char text[640], want[SHA256_HEX + 1];
     int len = snprintf(text, sizeof text, "%s\n%s\n%.*s\n%s\n%s", algorithm, d->date,
@@ -62,7 +62,7 @@ check_chunk(struct awschunked *d)
     digest_end(&d->sum, sum);
     memcpy(lines, EMPTY_SHA256 "\n", SHA256_HEX + 1);
     hex_encode(sum, SHA256_LEN, lines + SHA256_HEX + 1);
-    if (!check_signature(d, "AWS4-HMAC-SHA256-PAYLOAD", lines, d->claimed))
+    if (!awschunked_check_signature(d, "AWS4-HMAC-SHA256-PAYLOAD", lines, d->claimed))
         return false;
     memcpy(d->previous, d->claimed, sizeof d->previous);
     return true;
@@ -80,7 +80,7 @@ check_trailer(struct awschunked *d, struct span claimed)
     digest_oneshot(DIGEST_SHA256, d->text, d->text_len, sum);
     hex_encode(sum, SHA256_LEN, hex);
     d->trailers_signed = true;
-    return check_signature(d, "AWS4-HMAC-SHA256-TRAILER", hex, signature);
+    return awschunked_check_signature(d, "AWS4-HMAC-SHA256-TRAILER", hex, signature);
 }
 
 /* ---- chunk headers ---- */
@@ -92,33 +92,35 @@ take_chunk_signature(struct awschunked *d, struct span extension)
     struct span e = span_trim(extension);
     const struct span name = SPAN("chunk-signature=");
 
-    if (!is_signed(d))
+    if (!awschunked_is_signed(d))
         return extension.at == NULL ||
-               incomplete(d, "A chunk has an extension that is not understood");
+               awschunked_incomplete(d,
+                                     "A chunk has an extension that is not understood");
     if (!span_starts(e, name) || e.len != name.len + SHA256_HEX)
-        return incomplete(d, "A chunk has no signature");
+        return awschunked_incomplete(d, "A chunk has no signature");
     memcpy(d->claimed, e.at + name.len, SHA256_HEX);
     d->claimed[SHA256_HEX] = '\0';
     return true;
 }
 
 static bool
-begin_chunk(struct awschunked *d)
+awschunked_begin_chunk(struct awschunked *d)
 {
-    if (is_signed(d))
+    if (awschunked_is_signed(d))
         digest_init(&d->sum, DIGEST_SHA256);
     d->state = DATA;
     if (d->chunk_left > 0)
         return true;
     d->state = TRAILER;
     if (d->decoded != d->length)
-        return incomplete(d, "You did not provide the number of bytes specified by the "
-                             "x-amz-decoded-content-length header");
-    return !is_signed(d) || check_chunk(d);
+        return awschunked_incomplete(
+            d, "You did not provide the number of bytes specified by the "
+               "x-amz-decoded-content-length header");
+    return !awschunked_is_signed(d) || check_chunk(d);
 }
 
 static bool
-read_header(struct awschunked *d, struct span line)
+awschunked_read_header(struct awschunked *d, struct span line)
 {
     const char *semicolon = span_find(line, ';');
     struct span size = line, extension = {NULL, 0};
@@ -129,11 +131,11 @@ read_header(struct awschunked *d, struct span line)
     }
     size = span_trim(size);
     if (size.len == 0 || size.len > 16 || num_hex64(size, &d->chunk_left) != ERR_OK)
-        return incomplete(d, "A chunk does not begin with its size");
+        return awschunked_incomplete(d, "A chunk does not begin with its size");
     if (d->chunk_left > d->length - d->decoded)
-        return incomplete(d, "You provided more bytes than specified by the "
-                             "x-amz-decoded-content-length header");
-    return take_chunk_signature(d, extension) && begin_chunk(d);
+        return awschunked_incomplete(d, "You provided more bytes than specified by the "
+                                        "x-amz-decoded-content-length header");
+    return take_chunk_signature(d, extension) && awschunked_begin_chunk(d);
 }
 
 /* ---- trailers ---- */
@@ -208,7 +210,7 @@ gather_line(struct awschunked *d, struct span *in, struct span *line, bool *done
 
     *done = lf != NULL;
     if (take > sizeof d->line - d->line_len)
-        return incomplete(d, "A line of the body's framing is too long");
+        return awschunked_incomplete(d, "A line of the body's framing is too long");
     memcpy(d->line + d->line_len, in->at, take);
     d->line_len += take;
     *in = span_from(*in, take);
@@ -223,7 +225,8 @@ gather_line(struct awschunked *d, struct span *in, struct span *line, bool *done
         return true;
     }
     d->bare_lf = true;
-    return d->state == TRAILER || incomplete(d, "A line does not end in CR LF");
+    return d->state == TRAILER ||
+           awschunked_incomplete(d, "A line does not end in CR LF");
 }
 
 static bool
@@ -238,13 +241,14 @@ step_line(struct awschunked *d, struct span *in)
         return true;
     switch (d->state) {
     case HEADER:
-        return read_header(d, line);
+        return awschunked_read_header(d, line);
     case TRAILER:
         return read_trailer(d, line);
     default:
         assert(d->state == DATA_END);
         d->state = HEADER;
-        return line.len == 0 || incomplete(d, "A chunk is longer than its size");
+        return line.len == 0 ||
+               awschunked_incomplete(d, "A chunk is longer than its size");
     }
 }
 
@@ -255,11 +259,11 @@ step_data(struct awschunked *d, struct span *in, struct span *data)
     *in = span_from(*in, data->len);
     d->chunk_left -= data->len;
     d->decoded += data->len;
-    if (is_signed(d))
+    if (awschunked_is_signed(d))
         digest_add(&d->sum, data->at, data->len);
     if (d->chunk_left == 0) {
         d->state = DATA_END;
-        if (is_signed(d) && !check_chunk(d)) {
+        if (awschunked_is_signed(d) && !check_chunk(d)) {
             d->state = BAD;
             return AWSCHUNKED_BAD;
         }
@@ -277,7 +281,7 @@ step_end(struct awschunked *d, struct span *in)
     }
     if (in->len == 0)
         return AWSCHUNKED_END;
-    incomplete(d, "The body goes on behind its end");
+    awschunked_incomplete(d, "The body goes on behind its end");
     d->state = BAD;
     return AWSCHUNKED_BAD;
 }
@@ -338,7 +342,7 @@ awschunked_init(struct awschunked *d, enum payload_kind kind,
     *d = (struct awschunked){.kind = kind, .state = HEADER};
     if (length.at == NULL || num_u64(span_trim(length), &d->length) != ERR_OK)
         return fault_set(f, S3_MissingContentLength, NULL);
-    if (is_signed(d)) {
+    if (awschunked_is_signed(d)) {
         assert(auth != NULL);
         assert(key != NULL);
         assert(auth->signature.len == SHA256_HEX);

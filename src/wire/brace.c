@@ -48,7 +48,7 @@ no_room(struct reader *r)
 
 /* Where the braces that open at `at` close; 0: nowhere. */
 static size_t
-closing(struct span p, size_t at)
+brace_closing(struct span p, size_t at)
 {
     unsigned open = 0;
 
@@ -111,7 +111,7 @@ set_range(struct piece *p, int64_t first, int64_t last, int64_t step)
 }
 
 static bool
-is_letter(struct span s)
+brace_is_letter(struct span s)
 {
     return s.len == 1 &&
            ((s.at[0] >= 'a' && s.at[0] <= 'z') || (s.at[0] >= 'A' && s.at[0] <= 'Z'));
@@ -119,7 +119,7 @@ is_letter(struct span s)
 
 /* False: these braces are no sequence. */
 static bool
-read_range(struct span body, struct piece *p)
+brace_read_range(struct span body, struct piece *p)
 {
     struct span part[3];
     unsigned n = split_range(body, part), digits[2], unused;
@@ -128,7 +128,7 @@ read_range(struct span body, struct piece *p)
 
     if (n < 2 || (n == 3 && !read_number(part[2], &step, &unused, &no)))
         return false;
-    if (is_letter(part[0]) && is_letter(part[1])) {
+    if (brace_is_letter(part[0]) && brace_is_letter(part[1])) {
         p->kind = LETTERS;
         set_range(p, part[0].at[0], part[1].at[0], step);
         return true;
@@ -144,7 +144,7 @@ read_range(struct span body, struct piece *p)
 
 /* The next comma of a list that stands in no inner braces, from `at` on; the length: there is none. */
 static size_t
-comma(struct span body, size_t at)
+brace_comma(struct span body, size_t at)
 {
     unsigned open = 0;
 
@@ -171,7 +171,7 @@ read_list(struct reader *r, struct span body, unsigned depth, struct piece *p)
     size_t from = 0;
     enum err rc = ERR_OK;
 
-    for (size_t at = comma(body, 0); at < body.len; at = comma(body, at + 1))
+    for (size_t at = brace_comma(body, 0); at < body.len; at = brace_comma(body, at + 1))
         n++;
     if (n > BRACE_LIST_MAX)
         return err_set(r->eb, ERR_TOO_LARGE, "braces hold %llu names, %u are possible",
@@ -182,7 +182,7 @@ read_list(struct reader *r, struct span body, unsigned depth, struct piece *p)
     if (p->items == NULL)
         return no_room(r);
     for (uint64_t i = 0; rc == ERR_OK && i < n; i++) {
-        size_t end = comma(body, from);
+        size_t end = brace_comma(body, from);
 
         rc = read_sequence(r, (struct span){body.at + from, end - from}, depth,
                            &p->items[i]);
@@ -203,13 +203,13 @@ read_braces(struct reader *r, struct span text, size_t at, unsigned depth,
     if (++r->seen > BRACE_SEEN_MAX)
         return err_set(r->eb, ERR_BAD_REQUEST, "\"%.*s\" has more than %u braces",
                        (int)MIN(r->pattern.len, 100u), r->pattern.at, BRACE_SEEN_MAX);
-    close = closing(text, at);
+    close = brace_closing(text, at);
     if (close == 0 || (at > 0 && text.at[at - 1] == '$'))
         return ERR_NOT_FOUND;
     body = (struct span){text.at + at + 1, close - at - 1};
     *end = close + 1;
-    if (comma(body, 0) == body.len)
-        return read_range(body, p) ? ERR_OK : ERR_NOT_FOUND;
+    if (brace_comma(body, 0) == body.len)
+        return brace_read_range(body, p) ? ERR_OK : ERR_NOT_FOUND;
     if (depth == BRACE_DEPTH_MAX)
         return err_set(r->eb, ERR_BAD_REQUEST,
                        "\"%.*s\" has more than %u braces inside each other",
@@ -305,7 +305,7 @@ brace_is_open(struct span pattern, size_t *at)
         if (pattern.at[i] == '\\') {
             i++;
         } else if (pattern.at[i] == '{') {
-            size_t close = closing(pattern, i);
+            size_t close = brace_closing(pattern, i);
 
             *at = i;
             if (close == 0)

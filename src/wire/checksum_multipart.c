@@ -118,7 +118,7 @@ checksum_composite_text(const struct checksum_value *v, unsigned parts,
 }
 
 static uint64_t
-number(const struct checksum_value *v)
+checksum_number(const struct checksum_value *v)
 {
     uint64_t crc = 0;
 
@@ -141,11 +141,13 @@ checksum_combine(struct checksum_value *a, const struct checksum_value *b, uint6
 
     assert(a->kind == b->kind);
     if (a->kind == CHECKSUM_CRC32)
-        crc = hash_crc32_combine((uint32_t)number(a), (uint32_t)number(b), len_b);
+        crc = hash_crc32_combine((uint32_t)checksum_number(a),
+                                 (uint32_t)checksum_number(b), len_b);
     else if (a->kind == CHECKSUM_CRC32C)
-        crc = hash_crc32c_combine((uint32_t)number(a), (uint32_t)number(b), len_b);
+        crc = hash_crc32c_combine((uint32_t)checksum_number(a),
+                                  (uint32_t)checksum_number(b), len_b);
     else if (a->kind == CHECKSUM_CRC64NVME)
-        crc = hash_crc64nvme_combine(number(a), number(b), len_b);
+        crc = hash_crc64nvme_combine(checksum_number(a), checksum_number(b), len_b);
     else
         return false;
     for (size_t i = 0; i < len; i++)

@@ -24,7 +24,7 @@ too_long(struct reading *r)
 }
 
 static enum err
-on_open(void *arg, unsigned depth, struct span name)
+cors_on_open(void *arg, unsigned depth, struct span name)
 {
     struct reading *r = arg;
 
@@ -43,7 +43,7 @@ on_open(void *arg, unsigned depth, struct span name)
 }
 
 static enum err
-add_name(struct reading *r, struct cors_names *list, struct span text)
+cors_add_name(struct reading *r, struct cors_names *list, struct span text)
 {
     void *at = list->at;
     struct span *place;
@@ -69,7 +69,7 @@ add_pattern(struct reading *r, struct cors_names *list, struct span text,
         return fault_set(r->fault, S3_InvalidRequest,
                          "%s \"%.*s\" can not have more than one wildcard.", what,
                          (int)MIN(text.len, 100), text.at);
-    return add_name(r, list, text);
+    return cors_add_name(r, list, text);
 }
 
 static enum err
@@ -77,7 +77,7 @@ add_method(struct reading *r, struct span text)
 {
     for (size_t i = 0; i < ARRAY_LEN(methods); i++)
         if (span_is(text, methods[i]))
-            return add_name(r, &r->now->methods, text);
+            return cors_add_name(r, &r->now->methods, text);
     return fault_set(
         r->fault, S3_InvalidRequest,
         "Found unsupported HTTP method in CORS config. Unsupported method is "
@@ -96,7 +96,7 @@ end_of_rule(struct reading *r)
 }
 
 static enum err
-on_close(void *arg, unsigned depth, struct span name, struct span text)
+cors_on_close(void *arg, unsigned depth, struct span name, struct span text)
 {
     struct reading *r = arg;
 
@@ -114,7 +114,7 @@ on_close(void *arg, unsigned depth, struct span name, struct span text)
     if (span_is(name, "AllowedMethod"))
         return add_method(r, text);
     if (span_is(name, "ExposeHeader"))
-        return add_name(r, &r->now->expose, text);
+        return cors_add_name(r, &r->now->expose, text);
     if (span_is(name, "MaxAgeSeconds")) {
         r->now->has_max_age = true;
         if (num_u64(text, &r->now->max_age_s) != ERR_OK || r->now->max_age_s > INT32_MAX)
@@ -127,7 +127,7 @@ on_close(void *arg, unsigned depth, struct span name, struct span text)
 
 /* What goes into a header of the answer must be able to stand there. */
 static bool
-is_plain(struct span s)
+cors_is_plain(struct span s)
 {
     for (size_t i = 0; i < s.len; i++)
         if ((unsigned char)s.at[i] < ' ' || (unsigned char)s.at[i] >= 0x7f)
@@ -139,7 +139,7 @@ static bool
 all_plain(const struct cors_names *list)
 {
     for (size_t i = 0; i < list->count; i++)
-        if (!is_plain(list->at[i]))
+        if (!cors_is_plain(list->at[i]))
             return false;
     return true;
 }
@@ -148,7 +148,8 @@ enum err
 cors_parse(struct span doc, struct arena *a, struct cors *out, struct fault *f)
 {
     struct reading r = {.arena = a, .fault = f};
-    struct xml_handler h = {.on_open = on_open, .on_close = on_close, .arg = &r};
+    struct xml_handler h = {
+        .on_open = cors_on_open, .on_close = cors_on_close, .arg = &r};
     struct errbuf eb = {{0}};
     enum err rc;
 
@@ -203,7 +204,7 @@ cors_write(const struct cors *c, struct buf *out)
 
 /* One star stands for anything; letters of headers have no case. */
 static bool
-fits(struct span pattern, struct span text, bool caseless)
+cors_fits(struct span pattern, struct span text, bool caseless)
 {
     const char *star = span_find(pattern, '*');
     struct span head, tail;
@@ -221,7 +222,7 @@ static bool
 one_fits(const struct cors_names *list, struct span text, bool caseless)
 {
     for (size_t i = 0; i < list->count; i++)
-        if (fits(list->at[i], text, caseless))
+        if (cors_fits(list->at[i], text, caseless))
             return true;
     return false;
 }

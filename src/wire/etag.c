@@ -110,7 +110,7 @@ etag_multipart_end(struct etag_multipart *m, unsigned char md5[16],
 /* ---- conditional reads ---- */
 
 static enum err
-failed(struct fault *f, const char *condition)
+precondition_failed(struct fault *f, const char *condition)
 {
     fault_set(f, S3_PreconditionFailed, NULL);
     fault_add(f, "Condition", span_of(condition));
@@ -125,11 +125,11 @@ preconditions_check(const struct conditions *c, struct span etag, int64_t mtime_
 
     if (c->if_match.at != NULL) {
         if (!etag_in_list(c->if_match, etag))
-            return failed(f, "If-Match");
+            return precondition_failed(f, "If-Match");
     } else if (c->if_unmodified_since.at != NULL &&
                date_http_parse(c->if_unmodified_since, &when) == ERR_OK &&
                mtime_s > when) {
-        return failed(f, "If-Unmodified-Since");
+        return precondition_failed(f, "If-Unmodified-Since");
     }
 
     if (c->if_none_match.at != NULL) {

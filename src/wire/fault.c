@@ -85,7 +85,7 @@ s3_code_err(enum s3_code code)
 }
 
 static void
-set_text(struct fault *f, enum s3_code code, const char *fmt, va_list ap)
+fault_set_text(struct fault *f, enum s3_code code, const char *fmt, va_list ap)
 {
     f->code = code;
     f->extra_count = 0;
@@ -102,7 +102,7 @@ fault_set(struct fault *f, enum s3_code code, const char *fmt, ...)
 
     if (f != NULL) {
         va_start(ap, fmt);
-        set_text(f, code, fmt, ap);
+        fault_set_text(f, code, fmt, ap);
         va_end(ap);
     }
     return s3_code_err(code);
@@ -126,7 +126,7 @@ fault_argument(struct fault *f, const char *name, struct span value, const char 
 
     if (f != NULL) {
         va_start(ap, fmt);
-        set_text(f, S3_InvalidArgument, fmt, ap);
+        fault_set_text(f, S3_InvalidArgument, fmt, ap);
         va_end(ap);
         fault_add(f, "ArgumentName", span_of(name));
         fault_add(f, "ArgumentValue", value);

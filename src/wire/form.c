@@ -82,16 +82,16 @@ form_begin(struct form *f, struct span boundary)
 }
 
 static enum form_event
-bad(struct form *f, const char *why)
+form_bad(struct form *f, const char *why)
 {
     f->why = why;
     return FORM_BAD;
 }
 
 static enum form_event
-more(struct form *f, bool ended)
+form_more(struct form *f, bool ended)
 {
-    return ended ? bad(f, "the form ends before its last boundary") : FORM_MORE;
+    return ended ? form_bad(f, "the form ends before its last boundary") : FORM_MORE;
 }
 
 /* ---- states ---- */
@@ -104,9 +104,9 @@ at_start(struct form *f, struct span *in, bool ended)
     size_t len = f->delimiter_len - skip;
 
     if (in->len < len)
-        return more(f, ended);
+        return form_more(f, ended);
     if (memcmp(in->at, f->delimiter + skip, len) != 0)
-        return bad(f, "the form does not begin with its boundary");
+        return form_bad(f, "the form does not begin with its boundary");
     *in = span_from(*in, len);
     f->state = FORM_AT_DELIMITER;
     return FORM_PART_END; /* of nothing: not shown */
@@ -122,17 +122,17 @@ at_delimiter(struct form *f, struct span *in, bool ended)
            (in->at[blanks] == ' ' || in->at[blanks] == '\t'))
         blanks++;
     if (in->len < blanks + 2)
-        return more(f, ended);
+        return form_more(f, ended);
     if (memcmp(in->at + blanks, "--", 2) == 0) {
         f->state = FORM_AFTER;
         *in = span_from(*in, blanks + 2);
         return FORM_END;
     }
     if (memcmp(in->at + blanks, "\r\n", 2) != 0)
-        return bad(f, "a boundary is followed by something else than a line end");
+        return form_bad(f, "a boundary is followed by something else than a line end");
     *in = span_from(*in, blanks + 2);
     if (++f->parts > FORM_PARTS_MAX)
-        return bad(f, "the form has too many parts");
+        return form_bad(f, "the form has too many parts");
     f->state = FORM_IN_HEAD;
     return FORM_PART_END;
 }
@@ -163,8 +163,8 @@ in_head(struct form *f, struct span *in, bool ended)
     bool named = false;
 
     if (end == NULL)
-        return in->len >= FORM_HEAD_MAX ? bad(f, "the head of a part is too long")
-                                        : more(f, ended);
+        return in->len >= FORM_HEAD_MAX ? form_bad(f, "the head of a part is too long")
+                                        : form_more(f, ended);
     head = (struct span){in->at, (size_t)(end - in->at) + 2};
     *in = span_from(*in, head.len + 2);
     f->name = f->filename = f->content_type = (struct span){NULL, 0};
@@ -175,7 +175,7 @@ in_head(struct form *f, struct span *in, bool ended)
 
         head = span_from(head, line.len + 2);
         if (colon == NULL)
-            return bad(f, "a line in the head of a part has no colon");
+            return form_bad(f, "a line in the head of a part has no colon");
         name = span_trim((struct span){line.at, (size_t)(colon - line.at)});
         value = span_trim(span_from(line, (size_t)(colon - line.at) + 1));
         if (span_case_is(name, "content-disposition"))
@@ -184,7 +184,7 @@ in_head(struct form *f, struct span *in, bool ended)
             f->content_type = value;
     }
     if (!named)
-        return bad(f, "a part has no name");
+        return form_bad(f, "a part has no name");
     f->state = FORM_IN_BODY;
     return FORM_PART;
 }
@@ -204,7 +204,7 @@ in_body(struct form *f, struct span *in, bool ended, struct span *piece)
         return FORM_DATA;
     }
     if (end == NULL)
-        return more(f, ended);
+        return form_more(f, ended);
     *in = span_from(*in, f->delimiter_len);
     f->state = FORM_AT_DELIMITER;
     return FORM_PART_END;
@@ -232,7 +232,7 @@ form_next(struct form *f, struct span *in, bool ended, struct span *piece)
             *in = (struct span){"", 0};
             return FORM_END;
         default:
-            return bad(f, "no state");
+            return form_bad(f, "no state");
         }
         if (e != FORM_PART_END)
             return e;

@@ -19,7 +19,7 @@ http_head_init(struct http_head *h)
 }
 
 static enum http_parse
-bad(struct http_head *h, int status, const char *why)
+http_bad(struct http_head *h, int status, const char *why)
 {
     h->status = status;
     h->why = why;
@@ -88,9 +88,9 @@ parse_version(struct http_head *h, struct span v)
 {
     if (v.len != 8 || memcmp(v.at, "HTTP/", 5) != 0 || v.at[6] != '.' || v.at[5] < '0' ||
         v.at[5] > '9' || v.at[7] < '0' || v.at[7] > '9')
-        return bad(h, 400, "the version is not of the form HTTP/1.1");
+        return http_bad(h, 400, "the version is not of the form HTTP/1.1");
     if (v.at[5] != '1')
-        return bad(h, 505, "only HTTP/1.0 and HTTP/1.1 are spoken here");
+        return http_bad(h, 505, "only HTTP/1.0 and HTTP/1.1 are spoken here");
     h->minor = v.at[7] != '0';
     return HTTP_DONE;
 }
@@ -112,10 +112,10 @@ parse_target(struct http_head *h)
     const char *mark;
 
     if (memchr(rest.at, '#', rest.len) != NULL)
-        return bad(h, 400, "the request target has a fragment");
+        return http_bad(h, 400, "the request target has a fragment");
     if (rest.at[0] == '*') {
         if (rest.len != 1 || h->method != HTTP_METHOD_OPTIONS)
-            return bad(h, 400, "a request target of * is for OPTIONS only");
+            return http_bad(h, 400, "a request target of * is for OPTIONS only");
     } else if (rest.at[0] != '/') {
         size_t skip = starts_with_case(rest, "http://")    ? 7
                       : starts_with_case(rest, "https://") ? 8
@@ -123,12 +123,12 @@ parse_target(struct http_head *h)
         size_t end = skip;
 
         if (skip == 0)
-            return bad(h, 400,
-                       "the request target begins neither with / nor with http://");
+            return http_bad(h, 400,
+                            "the request target begins neither with / nor with http://");
         while (end < rest.len && rest.at[end] != '/' && rest.at[end] != '?')
             end++;
         if (end == skip)
-            return bad(h, 400, "the request target names no host");
+            return http_bad(h, 400, "the request target names no host");
         h->host = (struct span){rest.at + skip, end - skip};
         rest = span_from(rest, end);
     }
@@ -150,25 +150,25 @@ parse_request_line(struct http_head *h, struct span line)
     enum http_parse rc;
 
     if (!has_no_control(line.at, line.len))
-        return bad(h, 400, "the request line holds a control byte");
+        return http_bad(h, 400, "the request line holds a control byte");
     if (first == NULL)
-        return bad(h, 400, "the request line has no target");
+        return http_bad(h, 400, "the request line has no target");
     h->method_text = (struct span){line.at, (size_t)(first - line.at)};
     if (h->method_text.len > METHOD_MAX || !http_is_token(h->method_text))
-        return bad(h, 400, "the method is no token of at most 32 bytes");
+        return http_bad(h, 400, "the method is no token of at most 32 bytes");
     rest = span_from(line, h->method_text.len + 1);
     second = memchr(rest.at, ' ', rest.len);
     if (second == NULL)
-        return bad(h, 400, "the request line has no version");
+        return http_bad(h, 400, "the request line has no version");
     h->target = (struct span){rest.at, (size_t)(second - rest.at)};
     if (h->target.len == 0)
-        return bad(h, 400, "the request line has an empty target");
+        return http_bad(h, 400, "the request line has an empty target");
     rc = parse_version(h, span_from(rest, h->target.len + 1));
     if (rc != HTTP_DONE)
         return rc;
     h->method = http_method_of(h->method_text);
     if (span_is(h->method_text, "CONNECT") || span_is(h->method_text, "TRACE"))
-        return bad(h, 405, "the methods CONNECT and TRACE are refused");
+        return http_bad(h, 405, "the methods CONNECT and TRACE are refused");
     return parse_target(h);
 }
 
@@ -179,49 +179,49 @@ parse_status_line(struct http_head *h, struct span line)
     enum http_parse rc;
 
     if (!has_no_control_but_tab(line.at, line.len))
-        return bad(h, 502, "the status line holds a control byte");
+        return http_bad(h, 502, "the status line holds a control byte");
     if (line.len < 12 || line.at[8] != ' ')
-        return bad(h, 502, "the status line is not of the form HTTP/1.1 200 OK");
+        return http_bad(h, 502, "the status line is not of the form HTTP/1.1 200 OK");
     rc = parse_version(h, (struct span){line.at, 8});
     if (rc != HTTP_DONE)
         return rc;
     for (unsigned i = 9; i < 12; i++) {
         if (line.at[i] < '0' || line.at[i] > '9')
-            return bad(h, 502, "the status is not three digits");
+            return http_bad(h, 502, "the status is not three digits");
         h->code = h->code * 10 + (line.at[i] - '0');
     }
     if (line.len > 12 && line.at[12] != ' ')
-        return bad(h, 502, "the status is not three digits");
+        return http_bad(h, 502, "the status is not three digits");
     if (h->code < 100 || h->code > 599)
-        return bad(h, 502, "the status is not between 100 and 599");
+        return http_bad(h, 502, "the status is not between 100 and 599");
     return HTTP_DONE;
 }
 
 /* ---- header lines ---- */
 
 static enum http_parse
-parse_header(struct http_head *h, struct span line)
+http_parse_header(struct http_head *h, struct span line)
 {
     struct field *f = &h->headers[h->count];
     size_t n = 0;
     enum http_field id;
 
     if (h->count == HTTP_HEADERS_MAX)
-        return bad(h, 431, "there are more than 100 headers");
+        return http_bad(h, 431, "there are more than 100 headers");
     if (line.at[0] == ' ' || line.at[0] == '\t')
-        return bad(h, 400, "a header line begins with a blank");
+        return http_bad(h, 400, "a header line begins with a blank");
     while (n < line.len && is_token_char((unsigned char)line.at[n]))
         n++;
     if (n == line.len)
-        return bad(h, 400, "a header line has no colon");
+        return http_bad(h, 400, "a header line has no colon");
     if (line.at[n] == ' ' || line.at[n] == '\t')
-        return bad(h, 400, "a blank stands in a header's name or before its colon");
+        return http_bad(h, 400, "a blank stands in a header's name or before its colon");
     if (line.at[n] != ':' || n == 0)
-        return bad(h, 400, "a header's name is no token");
+        return http_bad(h, 400, "a header's name is no token");
     f->name = (struct span){line.at, n};
     f->value = span_trim(span_from(line, n + 1));
     if (!has_no_control_but_tab(f->value.at, f->value.len))
-        return bad(h, 400, "a header's value holds a control byte");
+        return http_bad(h, 400, "a header's value holds a control byte");
     h->count++;
     id = http_field_of(f->name);
     if (id == HTTP_FIELD_COUNT_) {
@@ -245,19 +245,19 @@ check_coding(struct http_head *h)
     unsigned count = 0, chunked = 0;
 
     if (h->minor == 0)
-        return bad(h, 400, "HTTP/1.0 has no Transfer-Encoding");
+        return http_bad(h, 400, "HTTP/1.0 has no Transfer-Encoding");
     if (http_has(h, HTTP_CONTENT_LENGTH))
-        return bad(h, 400, "Content-Length and Transfer-Encoding stand together");
+        return http_bad(h, 400, "Content-Length and Transfer-Encoding stand together");
     if (http_is_repeated(h, HTTP_TRANSFER_ENCODING))
-        return bad(h, 400, "Transfer-Encoding came twice");
+        return http_bad(h, 400, "Transfer-Encoding came twice");
     while (next_element(&list, &element)) {
         count++;
         chunked += span_case_is(element, "chunked");
     }
     if (chunked != 1 || !span_case_is(element, "chunked"))
-        return bad(h, 400, "Transfer-Encoding does not end in one chunked");
+        return http_bad(h, 400, "Transfer-Encoding does not end in one chunked");
     if (count != 1)
-        return bad(h, 501, "no transfer coding but chunked is spoken here");
+        return http_bad(h, 501, "no transfer coding but chunked is spoken here");
     h->body_length = HTTP_CHUNKED;
     return HTTP_DONE;
 }
@@ -268,9 +268,9 @@ check_length(struct http_head *h)
     uint64_t n;
 
     if (http_is_repeated(h, HTTP_CONTENT_LENGTH))
-        return bad(h, 400, "Content-Length came twice");
+        return http_bad(h, 400, "Content-Length came twice");
     if (num_u64(http_get(h, HTTP_CONTENT_LENGTH), &n) != ERR_OK || n > INT64_MAX)
-        return bad(h, 400, "Content-Length is no number of at most 63 bits");
+        return http_bad(h, 400, "Content-Length is no number of at most 63 bits");
     h->has_length = true;
     h->body_length = (int64_t)n;
     return HTTP_DONE;
@@ -288,7 +288,7 @@ check_connection(struct http_head *h)
 /* Letters, digits and "-._~", sub-delims but the comma, percent, and what ports and IPv6
  * addresses need. */
 static bool
-is_host(struct span s)
+http_is_host(struct span s)
 {
     static const char others[] = "-._~!$&'()*+;=%:[]";
 
@@ -309,23 +309,23 @@ check_host(struct http_head *h)
 
     if (!http_has(h, HTTP_HOST)) {
         if (h->minor != 0)
-            return bad(h, 400, "HTTP/1.1 wants a Host");
+            return http_bad(h, 400, "HTTP/1.1 wants a Host");
         return HTTP_DONE;
     }
     if (http_is_repeated(h, HTTP_HOST))
-        return bad(h, 400, "Host came twice");
-    if (!is_host(said))
-        return bad(h, 400, "Host is not a name or address");
+        return http_bad(h, 400, "Host came twice");
+    if (!http_is_host(said))
+        return http_bad(h, 400, "Host is not a name or address");
     /* An absolute target and a Host that differ would let two servers see two hosts. */
     if (h->host.len > 0 &&
         (h->host.len != said.len || strncasecmp(h->host.at, said.at, said.len) != 0))
-        return bad(h, 400, "Host and the request target name different hosts");
+        return http_bad(h, 400, "Host and the request target name different hosts");
     h->host = said;
     return HTTP_DONE;
 }
 
 static enum http_parse
-check_request(struct http_head *h)
+http_check_request(struct http_head *h)
 {
     enum http_parse rc = check_host(h);
 
@@ -369,21 +369,21 @@ check_response(struct http_head *h, enum http_method method)
 
 /* The next line that is whole, without its end. HTTP_DONE: *line is it. */
 static enum http_parse
-next_line(struct http_head *h, const char *buf, size_t len, struct span *line)
+http_next_line(struct http_head *h, const char *buf, size_t len, struct span *line)
 {
     const char *lf = memchr(buf + h->scanned_, '\n', len - h->scanned_);
     size_t end = lf != NULL ? (size_t)(lf - buf) : len;
 
     if (h->block_at_ == 0 && end - h->line_at_ > HTTP_REQUEST_LINE_MAX + 1)
-        return bad(h, 414, "the first line is longer than 8192 bytes");
+        return http_bad(h, 414, "the first line is longer than 8192 bytes");
     if (h->block_at_ != 0 && end - h->block_at_ >= HTTP_HEAD_MAX)
-        return bad(h, 431, "the headers are longer than 65536 bytes");
+        return http_bad(h, 431, "the headers are longer than 65536 bytes");
     if (lf == NULL) {
         h->scanned_ = len;
         return HTTP_MORE;
     }
     if (end == h->line_at_ || buf[end - 1] != '\r')
-        return bad(h, 400, "a line ends without CR");
+        return http_bad(h, 400, "a line ends without CR");
     *line = (struct span){buf + h->line_at_, end - 1 - h->line_at_};
     h->line_at_ = h->scanned_ = end + 1;
     return HTTP_DONE;
@@ -391,20 +391,21 @@ next_line(struct http_head *h, const char *buf, size_t len, struct span *line)
 
 /* Reads lines until the empty one; `first` reads the first. */
 static enum http_parse
-parse_lines(struct http_head *h, const char *buf, size_t len, unsigned forgiven,
-            enum http_parse (*first)(struct http_head *h, struct span line))
+http_parse_lines(struct http_head *h, const char *buf, size_t len, unsigned forgiven,
+                 enum http_parse (*first)(struct http_head *h, struct span line))
 {
     struct span line;
     enum http_parse rc;
 
-    while ((rc = next_line(h, buf, len, &line)) == HTTP_DONE) {
+    while ((rc = http_next_line(h, buf, len, &line)) == HTTP_DONE) {
         if (h->block_at_ != 0) {
             if (line.len == 0)
                 return HTTP_DONE;
-            rc = parse_header(h, line);
+            rc = http_parse_header(h, line);
         } else if (line.len == 0) {
             if (h->blank_++ == forgiven)
-                return bad(h, 400, "empty lines stand where the first line should be");
+                return http_bad(h, 400,
+                                "empty lines stand where the first line should be");
         } else {
             rc = first(h, line);
             h->block_at_ = h->line_at_;
@@ -418,11 +419,11 @@ parse_lines(struct http_head *h, const char *buf, size_t len, unsigned forgiven,
 enum http_parse
 http_request_parse(struct http_head *h, const char *buf, size_t len)
 {
-    enum http_parse rc = parse_lines(h, buf, len, 1, parse_request_line);
+    enum http_parse rc = http_parse_lines(h, buf, len, 1, parse_request_line);
 
     if (rc == HTTP_DONE) {
         h->len = h->line_at_;
-        rc = check_request(h);
+        rc = http_check_request(h);
     }
     return rc;
 }
@@ -431,7 +432,7 @@ enum http_parse
 http_response_parse(struct http_head *h, const char *buf, size_t len,
                     enum http_method method)
 {
-    enum http_parse rc = parse_lines(h, buf, len, 0, parse_status_line);
+    enum http_parse rc = http_parse_lines(h, buf, len, 0, parse_status_line);
 
     if (rc == HTTP_DONE) {
         h->len = h->line_at_;

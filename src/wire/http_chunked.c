@@ -37,7 +37,7 @@ http_chunked_left(const struct http_chunked *c)
 }
 
 static bool
-fail(struct http_chunked *c, const char *why)
+chunked_fail(struct http_chunked *c, const char *why)
 {
     c->why = why;
     return false;
@@ -59,18 +59,18 @@ step_size(struct http_chunked *c, unsigned char b)
 
     if (v >= 0) {
         if (c->digits++ == DIGITS_MAX)
-            return fail(c, "a chunk's size has more than 15 digits");
+            return chunked_fail(c, "a chunk's size has more than 15 digits");
         c->left = c->left << 4 | (unsigned)v;
         return true;
     }
     if (c->digits == 0)
-        return fail(c, "a chunk's size is not hexadecimal");
+        return chunked_fail(c, "a chunk's size is not hexadecimal");
     if (b == '\r')
         c->state = SIZE_LF;
     else if (b == ';')
         c->state = EXTENSION;
     else
-        return fail(c, "a chunk's size is followed by neither ; nor CR LF");
+        return chunked_fail(c, "a chunk's size is followed by neither ; nor CR LF");
     return true;
 }
 
@@ -82,7 +82,7 @@ step_extension(struct http_chunked *c, unsigned char b)
     if (b == '\r')
         c->state = SIZE_LF;
     else if ((b < 0x20 && b != '\t') || b == 0x7f)
-        return fail(c, "a chunk's extension holds a control byte");
+        return chunked_fail(c, "a chunk's extension holds a control byte");
     return true;
 }
 
@@ -90,7 +90,7 @@ static bool
 step_lf(struct http_chunked *c, unsigned char b, unsigned next)
 {
     if (b != '\n')
-        return fail(c, "CR is not followed by LF");
+        return chunked_fail(c, "CR is not followed by LF");
     c->state = next;
     c->line = 0;
     return true;
@@ -106,19 +106,19 @@ step_trailer(struct http_chunked *c, unsigned char b)
         else if (is_token_char(b))
             c->state = NAME;
         else
-            return fail(c, "a trailer's name is no token");
+            return chunked_fail(c, "a trailer's name is no token");
         break;
     case NAME:
         if (b == ':')
             c->state = VALUE;
         else if (!is_token_char(b))
-            return fail(c, "a trailer's name is no token");
+            return chunked_fail(c, "a trailer's name is no token");
         break;
     default:
         if (b == '\r')
             c->state = VALUE_LF;
         else if ((b < 0x20 && b != '\t') || b == 0x7f)
-            return fail(c, "a trailer's value holds a control byte");
+            return chunked_fail(c, "a trailer's value holds a control byte");
         break;
     }
     return true;
@@ -126,12 +126,12 @@ step_trailer(struct http_chunked *c, unsigned char b)
 
 /* One byte that is not body. False: `why` says what is wrong with it. */
 static bool
-step(struct http_chunked *c, unsigned char b)
+chunked_step(struct http_chunked *c, unsigned char b)
 {
     if (c->state <= SIZE_LF && ++c->line > HTTP_CHUNK_LINE_MAX)
-        return fail(c, "the line of a chunk's size is longer than 256 bytes");
+        return chunked_fail(c, "the line of a chunk's size is longer than 256 bytes");
     if (c->state >= TRAILER && ++c->trailers > HTTP_TRAILERS_MAX)
-        return fail(c, "trailers are longer than 8192 bytes");
+        return chunked_fail(c, "trailers are longer than 8192 bytes");
     switch (c->state) {
     case SIZE:
         return step_size(c, b);
@@ -142,7 +142,7 @@ step(struct http_chunked *c, unsigned char b)
         return step_lf(c, b, c->left > 0 ? DATA : TRAILER);
     case DATA_CR:
         if (b != '\r')
-            return fail(c, "a chunk is longer than its size");
+            return chunked_fail(c, "a chunk is longer than its size");
         c->state = DATA_LF;
         return true;
     case DATA_LF:
@@ -174,7 +174,7 @@ http_chunked_next(struct http_chunked *c, const char *in, size_t len, size_t *us
                 c->state = DATA_CR;
             return HTTP_CHUNK_DATA;
         }
-        (void)step(c, (unsigned char)in[i++]); /* failed: why is set */
+        (void)chunked_step(c, (unsigned char)in[i++]); /* failed: why is set */
     }
     *used = i;
     if (c->why != NULL)

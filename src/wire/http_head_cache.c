@@ -93,7 +93,7 @@ take_first_line(struct http_head *h, const char *buf, size_t room, size_t *len)
 
 /* Bytes that change nothing of how a line is read, wherever they stand in it but at an end. */
 static bool
-is_plain(const char *at, size_t len)
+head_cache_is_plain(const char *at, size_t len)
 {
     return has_no_control(at, len) && at[len - 1] != ' ';
 }
@@ -108,18 +108,19 @@ is_entry(const struct entry *e, enum http_method method, const char *lines, size
         return false;
     return e->gap_at == e->len ||
            (memcmp(lines + behind, e->text + behind, e->len - behind) == 0 &&
-            is_plain(lines + e->gap_at, HTTP_HEAD_CACHE_SIGNATURE));
+            head_cache_is_plain(lines + e->gap_at, HTTP_HEAD_CACHE_SIGNATURE));
 }
 
 /* What the lines of a write are is nobody's shortcut: they say what its body is. */
 static uint64_t
-id_of(const struct entry *e)
+head_cache_id_of(const struct entry *e)
 {
     return e->method == HTTP_METHOD_GET ? e->id : 0;
 }
 
 static void
-fill(struct http_head *h, const struct entry *e, const char *lines, size_t first_len)
+head_cache_fill(struct http_head *h, const struct entry *e, const char *lines,
+                size_t first_len)
 {
     h->minor = 1;
     h->keep_alive = e->keep_alive;
@@ -137,7 +138,7 @@ fill(struct http_head *h, const struct entry *e, const char *lines, size_t first
     h->seen = e->seen;
     h->repeated = e->repeated;
     h->unknown_count = e->unknown_count;
-    h->lines_id = id_of(e);
+    h->lines_id = head_cache_id_of(e);
     h->block_at_ = first_len;
     h->len = h->line_at_ = h->scanned_ = first_len + e->len;
 }
@@ -162,7 +163,7 @@ http_head_cache_parse(struct http_head_cache *k, unsigned *place, struct http_he
             return false;
         }
     }
-    fill(h, e, buf + first_len, first_len);
+    head_cache_fill(h, e, buf + first_len, first_len);
     return true;
 }
 
@@ -180,7 +181,7 @@ gap_of(const struct http_head *h, const char *lines, size_t len)
         return (uint16_t)len;
     at = value.at + value.len - HTTP_HEAD_CACHE_SIGNATURE;
     if (memcmp(at - name.len, name.at, name.len) != 0 ||
-        !is_plain(at, HTTP_HEAD_CACHE_SIGNATURE))
+        !head_cache_is_plain(at, HTTP_HEAD_CACHE_SIGNATURE))
         return (uint16_t)len;
     return (uint16_t)(at - lines);
 }
@@ -207,8 +208,8 @@ was_met(struct http_head_cache *k, uint64_t hash)
 }
 
 static void
-make(struct entry *e, const struct http_head *h, const char *lines, size_t len,
-     uint16_t gap_at, uint64_t hash)
+head_cache_make(struct entry *e, const struct http_head *h, const char *lines, size_t len,
+                uint16_t gap_at, uint64_t hash)
 {
     e->id = atomic_fetch_add_explicit(&ids, 1, memory_order_relaxed) + 1;
     e->hash = hash;
@@ -272,12 +273,12 @@ http_head_cache_insert(struct http_head_cache *k, unsigned *place, struct http_h
     for (unsigned i = 0; i < PLACES; i++)
         if (k->at[i].hash == hash && is_entry(&k->at[i], h->method, lines, len)) {
             *place = k->latest = i;
-            h->lines_id = id_of(&k->at[i]);
+            h->lines_id = head_cache_id_of(&k->at[i]);
             return;
         }
     if (!was_met(k, hash))
         return;
     *place = k->latest = k->next++ % PLACES;
-    make(&k->at[*place], h, lines, len, gap_at, hash);
-    h->lines_id = id_of(&k->at[*place]);
+    head_cache_make(&k->at[*place], h, lines, len, gap_at, hash);
+    h->lines_id = head_cache_id_of(&k->at[*place]);
 }

@@ -6,7 +6,7 @@
 
 /* Room for `len` more bytes, or NULL and bad. */
 static char *
-take(struct http_lines *l, size_t len)
+lines_reserve(struct http_lines *l, size_t len)
 {
     char *at = l->at + l->len;
 
@@ -44,7 +44,7 @@ http_put_status(struct http_lines *l, int status)
         return;
     }
     reason = span_of(http_reason(status));
-    at = take(l, 13 + reason.len + 2);
+    at = lines_reserve(l, 13 + reason.len + 2);
     assert(status >= 100);
     assert(status <= 599);
     if (at == NULL)
@@ -68,7 +68,7 @@ http_put_request(struct http_lines *l, const char *method, struct span target)
         l->bad = true;
         return;
     }
-    at = take(l, m.len + 1 + target.len + 11);
+    at = lines_reserve(l, m.len + 1 + target.len + 11);
     if (at == NULL)
         return;
     memcpy(at, m.at, m.len);
@@ -88,7 +88,7 @@ http_put(struct http_lines *l, const char *name, struct span value)
         l->bad = true;
         return;
     }
-    at = take(l, n.len + 2 + value.len + 2);
+    at = lines_reserve(l, n.len + 2 + value.len + 2);
     if (at == NULL)
         return;
     memcpy(at, n.at, n.len);
@@ -108,7 +108,7 @@ http_put_own(struct http_lines *l, struct span name, struct span value)
         l->bad = true;
         return;
     }
-    at = take(l, name.len + value.len + 2);
+    at = lines_reserve(l, name.len + value.len + 2);
     if (at == NULL)
         return;
     memcpy(at, name.at, name.len);
@@ -131,7 +131,7 @@ http_put_length(struct http_lines *l, uint64_t value)
     struct span name = SPAN("Content-Length: ");
     char digits[20];
     size_t len = put_decimal(digits, value);
-    char *at = take(l, name.len + len + 2);
+    char *at = lines_reserve(l, name.len + len + 2);
 
     if (at == NULL)
         return;
@@ -143,7 +143,7 @@ http_put_length(struct http_lines *l, uint64_t value)
 void
 http_put_lines(struct http_lines *l, struct span ready)
 {
-    char *at = take(l, ready.len);
+    char *at = lines_reserve(l, ready.len);
 
     if (at != NULL)
         memcpy(at, ready.at, ready.len);
@@ -152,7 +152,7 @@ http_put_lines(struct http_lines *l, struct span ready)
 void
 http_put_end(struct http_lines *l)
 {
-    char *at = take(l, 2);
+    char *at = lines_reserve(l, 2);
 
     if (at != NULL)
         memcpy(at, "\r\n", 2);

@@ -40,7 +40,7 @@ json_escape(struct buf *out, struct span text)
 }
 
 static void
-quoted(struct buf *out, struct span text)
+json_quoted(struct buf *out, struct span text)
 {
     buf_putc(out, '"');
     json_escape(out, text);
@@ -49,22 +49,22 @@ quoted(struct buf *out, struct span text)
 
 /* Comma and key in front of a value. */
 static void
-before(struct json *j, const char *key)
+json_before(struct json *j, const char *key)
 {
     assert((key != NULL) == (j->depth > 0 && j->is_object[j->depth]));
     if (j->started[j->depth])
         buf_putc(j->out, ',');
     j->started[j->depth] = true;
     if (key != NULL) {
-        quoted(j->out, span_of(key));
+        json_quoted(j->out, span_of(key));
         buf_putc(j->out, ':');
     }
 }
 
 static void
-descend(struct json *j, const char *key, bool is_object)
+json_descend(struct json *j, const char *key, bool is_object)
 {
-    before(j, key);
+    json_before(j, key);
     assert(j->depth + 1 < JSON_DEPTH_MAX);
     j->depth++;
     j->started[j->depth] = false;
@@ -75,13 +75,13 @@ descend(struct json *j, const char *key, bool is_object)
 void
 json_open_object(struct json *j, const char *key)
 {
-    descend(j, key, true);
+    json_descend(j, key, true);
 }
 
 void
 json_open_array(struct json *j, const char *key)
 {
-    descend(j, key, false);
+    json_descend(j, key, false);
 }
 
 void
@@ -95,8 +95,8 @@ json_end(struct json *j)
 void
 json_span(struct json *j, const char *key, struct span value)
 {
-    before(j, key);
-    quoted(j->out, value);
+    json_before(j, key);
+    json_quoted(j->out, value);
 }
 
 void
@@ -111,14 +111,14 @@ json_text(struct json *j, const char *key, const char *value)
 void
 json_u64(struct json *j, const char *key, uint64_t value)
 {
-    before(j, key);
+    json_before(j, key);
     buf_printf(j->out, "%" PRIu64, value);
 }
 
 void
 json_i64(struct json *j, const char *key, int64_t value)
 {
-    before(j, key);
+    json_before(j, key);
     buf_printf(j->out, "%" PRId64, value);
 }
 
@@ -129,20 +129,20 @@ json_f64(struct json *j, const char *key, double value)
         json_put_null(j, key);
         return;
     }
-    before(j, key);
+    json_before(j, key);
     buf_printf(j->out, "%.9g", value);
 }
 
 void
 json_bool(struct json *j, const char *key, bool value)
 {
-    before(j, key);
+    json_before(j, key);
     buf_puts(j->out, value ? "true" : "false");
 }
 
 void
 json_put_null(struct json *j, const char *key)
 {
-    before(j, key);
+    json_before(j, key);
     buf_puts(j->out, "null");
 }

@@ -21,14 +21,14 @@ is_free(struct span name)
 }
 
 static enum err
-denied(struct fault *f, const char *what, struct span name)
+policy_denied(struct fault *f, const char *what, struct span name)
 {
     return fault_set(f, S3_AccessDenied, "Invalid according to Policy: %s%.*s", what,
                      (int)MIN(name.len, 200), name.len > 0 ? name.at : "");
 }
 
 static enum err
-unreadable(struct fault *f, const char *why)
+policy_unreadable(struct fault *f, const char *why)
 {
     return fault_set(f, S3_InvalidPolicyDocument, "Invalid Policy: %s", why);
 }
@@ -41,7 +41,7 @@ struct judging {
 };
 
 static size_t
-place_of(const struct judging *j, struct span name)
+policy_place_of(const struct judging *j, struct span name)
 {
     size_t i = 0;
 
@@ -53,7 +53,7 @@ place_of(const struct judging *j, struct span name)
 }
 
 static bool
-holds(struct span have, struct span want, bool prefix)
+policy_holds(struct span have, struct span want, bool prefix)
 {
     return prefix ? span_starts(have, want) : span_eq(have, want);
 }
@@ -74,31 +74,31 @@ each_holds(struct span have, struct span want)
 }
 
 static enum err
-condition(struct judging *j, struct span name, struct span want, bool prefix)
+policy_condition(struct judging *j, struct span name, struct span want, bool prefix)
 {
-    size_t at = place_of(j, name);
+    size_t at = policy_place_of(j, name);
     struct span have = at < j->fields.count ? j->fields.at[at].value : SPAN("");
 
     if (at < j->fields.count)
         j->covered[at] = true;
     if (prefix && span_case_is(name, "content-type") ? !each_holds(have, want)
-                                                     : !holds(have, want, prefix))
-        return denied(j->fault, "Policy Condition failed: the field ", name);
+                                                     : !policy_holds(have, want, prefix))
+        return policy_denied(j->fault, "Policy Condition failed: the field ", name);
     return ERR_OK;
 }
 
 static struct span
-text_of(const json_t *v)
+policy_text_of(const json_t *v)
 {
     return (struct span){json_string_value(v), json_string_length(v)};
 }
 
 /* A number, or text that is one. */
 static bool
-number_of(const json_t *v, uint64_t *out)
+policy_number_of(const json_t *v, uint64_t *out)
 {
     if (json_is_string(v))
-        return num_u64(text_of(v), out) == ERR_OK;
+        return num_u64(policy_text_of(v), out) == ERR_OK;
     if (!json_is_integer(v) || json_integer_value(v) < 0)
         return false;
     *out = (uint64_t)json_integer_value(v);
@@ -107,20 +107,21 @@ number_of(const json_t *v, uint64_t *out)
 
 /* ["eq", "$key", "x"], ["starts-with", "$key", "x"], ["content-length-range", 1, 10] */
 static enum err
-listed(struct judging *j, const json_t *c)
+policy_listed(struct judging *j, const json_t *c)
 {
     struct span verb, name;
     bool prefix;
 
     if (json_array_size(c) != 3 || !json_is_string(json_array_get(c, 0)))
-        return unreadable(j->fault, "a condition is a list of three, or an object");
-    verb = text_of(json_array_get(c, 0));
+        return policy_unreadable(j->fault,
+                                 "a condition is a list of three, or an object");
+    verb = policy_text_of(json_array_get(c, 0));
     if (span_case_is(verb, "content-length-range")) {
         uint64_t least, most;
 
-        if (!number_of(json_array_get(c, 1), &least) ||
-            !number_of(json_array_get(c, 2), &most))
-            return unreadable(j->fault, "content-length-range wants two numbers");
+        if (!policy_number_of(json_array_get(c, 1), &least) ||
+            !policy_number_of(json_array_get(c, 2), &most))
+            return policy_unreadable(j->fault, "content-length-range wants two numbers");
         if (!j->out->has_range || least > j->out->least)
             j->out->least = least;
         if (!j->out->has_range || most < j->out->most)
@@ -130,64 +131,68 @@ listed(struct judging *j, const json_t *c)
     }
     prefix = span_case_is(verb, "starts-with");
     if (!prefix && !span_case_is(verb, "eq"))
-        return unreadable(j->fault, "a condition is eq, starts-with or "
-                                    "content-length-range");
+        return policy_unreadable(j->fault, "a condition is eq, starts-with or "
+                                           "content-length-range");
     if (!json_is_string(json_array_get(c, 1)) || !json_is_string(json_array_get(c, 2)))
-        return unreadable(j->fault, "a condition compares a field with text");
-    name = text_of(json_array_get(c, 1));
+        return policy_unreadable(j->fault, "a condition compares a field with text");
+    name = policy_text_of(json_array_get(c, 1));
     if (name.len < 2 || name.at[0] != '$')
-        return unreadable(j->fault, "the field of a condition begins with $");
-    return condition(j, span_from(name, 1), text_of(json_array_get(c, 2)), prefix);
+        return policy_unreadable(j->fault, "the field of a condition begins with $");
+    return policy_condition(j, span_from(name, 1), policy_text_of(json_array_get(c, 2)),
+                            prefix);
 }
 
 static enum err
-conditions(struct judging *j, json_t *list)
+policy_conditions(struct judging *j, json_t *list)
 {
     enum err rc = ERR_OK;
     size_t i;
     json_t *c;
 
     if (!json_is_array(list))
-        return unreadable(j->fault, "conditions are missing");
+        return policy_unreadable(j->fault, "conditions are missing");
     if (json_array_size(list) > POST_POLICY_CONDITIONS)
-        return unreadable(j->fault, "there are too many conditions");
+        return policy_unreadable(j->fault, "there are too many conditions");
     for (i = 0; i < json_array_size(list) && rc == ERR_OK; i++) {
         const char *name;
         json_t *v;
 
         c = json_array_get(list, i);
         if (json_is_array(c)) {
-            rc = listed(j, c);
+            rc = policy_listed(j, c);
             continue;
         }
         if (!json_is_object(c) || json_object_size(c) != 1)
-            return unreadable(j->fault, "a condition is a list of three, or an object "
-                                        "with one member");
+            return policy_unreadable(j->fault,
+                                     "a condition is a list of three, or an object "
+                                     "with one member");
         json_object_foreach(c, name, v) rc =
             json_is_string(v)
-                ? condition(j, span_of(name), text_of(v), false)
-                : unreadable(j->fault, "a condition compares a field with text");
+                ? policy_condition(j, span_of(name), policy_text_of(v), false)
+                : policy_unreadable(j->fault, "a condition compares a field with text");
     }
     return rc;
 }
 
 static enum err
-judge(struct judging *j, const json_t *doc, int64_t now_s)
+policy_check_fields(struct judging *j, const json_t *doc, int64_t now_s)
 {
     const json_t *until = json_object_get(doc, "expiration");
     int64_t until_ms;
     enum err rc;
 
     if (!json_is_object(doc))
-        return unreadable(j->fault, "it is no JSON object");
-    if (!json_is_string(until) || date_iso_parse(text_of(until), &until_ms) != ERR_OK)
-        return unreadable(j->fault, "expiration is no date as 2026-11-21T15:16:00Z");
+        return policy_unreadable(j->fault, "it is no JSON object");
+    if (!json_is_string(until) ||
+        date_iso_parse(policy_text_of(until), &until_ms) != ERR_OK)
+        return policy_unreadable(j->fault,
+                                 "expiration is no date as 2026-11-21T15:16:00Z");
     if (until_ms < now_s * 1000)
-        return denied(j->fault, "Policy expired.", SPAN(""));
-    rc = conditions(j, json_object_get(doc, "conditions"));
+        return policy_denied(j->fault, "Policy expired.", SPAN(""));
+    rc = policy_conditions(j, json_object_get(doc, "conditions"));
     for (size_t i = 0; i < j->fields.count && rc == ERR_OK; i++)
         if (!j->covered[i] && !is_free(j->fields.at[i].name))
-            rc = denied(j->fault, "Extra input fields: ", j->fields.at[i].name);
+            rc = policy_denied(j->fault, "Extra input fields: ", j->fields.at[i].name);
     return rc;
 }
 
@@ -203,7 +208,8 @@ post_policy_check(struct span json, struct fields fields, int64_t now_s,
     if (fields.count > POST_POLICY_CONDITIONS)
         return fault_set(f, S3_InvalidRequest, "the form has too many fields");
     doc = json_loadb(json.at, json.len, JSON_REJECT_DUPLICATES, NULL);
-    rc = doc != NULL ? judge(&j, doc, now_s) : unreadable(f, "it is no JSON object");
+    rc = doc != NULL ? policy_check_fields(&j, doc, now_s)
+                     : policy_unreadable(f, "it is no JSON object");
     json_decref(doc);
     return rc;
 }

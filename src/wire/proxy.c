@@ -17,7 +17,7 @@
 /* ---- the proxy's URL ---- */
 
 static void
-authorize(struct proxy *p, struct span pair)
+proxy_authorize(struct proxy *p, struct span pair)
 {
     static const char scheme[] = "Basic ";
 
@@ -37,7 +37,7 @@ take_user(struct proxy *p, struct span user, const char *what, struct errbuf *eb
     int len = uri_decode(user, pair);
 
     if (len >= 0)
-        authorize(p, (struct span){pair, (size_t)len});
+        proxy_authorize(p, (struct span){pair, (size_t)len});
     OPENSSL_cleanse(pair, user.len + 1);
     free(pair);
     return len >= 0
@@ -47,7 +47,7 @@ take_user(struct proxy *p, struct span user, const char *what, struct errbuf *eb
 }
 
 static bool
-is_host(struct span s)
+proxy_is_host(struct span s)
 {
     for (size_t i = 0; i < s.len; i++)
         if ((unsigned char)s.at[i] <= ' ' || (unsigned char)s.at[i] >= 0x7f ||
@@ -84,7 +84,7 @@ take_host(struct proxy *p, struct span rest, const char *what, struct errbuf *eb
     if (port.len > 0 &&
         (num_u64(port, &number) != ERR_OK || number == 0 || number > 65535))
         return err_set(eb, ERR_BAD_REQUEST, "%s: a port is 1 to 65535", what);
-    if (!is_host(host))
+    if (!proxy_is_host(host))
         return err_set(eb, ERR_BAD_REQUEST,
                        "%s: expected http://[USER:PASSWORD@]HOST[:PORT]", what);
     p->host = xmemdup0(host.at, host.len);
@@ -166,9 +166,9 @@ void
 proxies_authorize(struct proxies *p, struct span user_and_password)
 {
     if (p->http.host != NULL && p->http.authorization == NULL)
-        authorize(&p->http, user_and_password);
+        proxy_authorize(&p->http, user_and_password);
     if (p->https.host != NULL && p->https.authorization == NULL)
-        authorize(&p->https, user_and_password);
+        proxy_authorize(&p->https, user_and_password);
 }
 
 /* ---- what goes without ---- */
@@ -181,7 +181,7 @@ struct target {
 };
 
 static struct target
-target_of(const char *host, uint16_t port)
+proxy_target_of(const char *host, uint16_t port)
 {
     struct target t = {.name = span_of(host), .port = port};
 
@@ -235,7 +235,7 @@ is_below(struct span name, struct span domain)
 }
 
 static bool
-matches(struct span rule, const struct target *t)
+proxy_matches(struct span rule, const struct target *t)
 {
     const char *slash = memchr(rule.at, '/', rule.len);
     unsigned char address[16];
@@ -263,12 +263,12 @@ bool
 proxy_is_excepted(const char *except, const char *host, uint16_t port)
 {
     static const char between[] = ", \t\r\n";
-    struct target t = target_of(host, port);
+    struct target t = proxy_target_of(host, port);
 
     for (const char *at = except; *at != '\0';) {
         size_t len = strcspn(at, between);
 
-        if (len > 0 && matches((struct span){at, len}, &t))
+        if (len > 0 && proxy_matches((struct span){at, len}, &t))
             return true;
         at += len;
         at += strspn(at, between);
@@ -277,9 +277,9 @@ proxy_is_excepted(const char *except, const char *host, uint16_t port)
 }
 
 static bool
-is_loopback(const char *host)
+proxy_is_loopback(const char *host)
 {
-    struct target t = target_of(host, 0);
+    struct target t = proxy_target_of(host, 0);
 
     if (t.address_len != 0)
         return ip_class_of(t.address, t.address_len) == IP_LOOPBACK;
@@ -294,7 +294,7 @@ proxies_for(const struct proxies *p, const char *host, uint16_t port, bool tls)
     if (p == NULL)
         return NULL;
     one = tls ? &p->https : &p->http;
-    if (one->host == NULL || strncmp(host, "unix:", 5) == 0 || is_loopback(host) ||
+    if (one->host == NULL || strncmp(host, "unix:", 5) == 0 || proxy_is_loopback(host) ||
         (p->except != NULL && proxy_is_excepted(p->except, host, port)))
         return NULL;
     return one;

@@ -9,7 +9,7 @@
 
 /* Into `room`, which is moved past what was written. */
 static bool
-decode(struct span raw, char **room, struct span *out)
+query_decode(struct span raw, char **room, struct span *out)
 {
     char *at = *room;
     int len;
@@ -68,8 +68,8 @@ query_parse(struct span raw, struct arena *a, struct query *out, struct fault *f
 
         if (one.len == 0)
             continue;
-        if (!decode(take_until(&one, '='), &room, &params[count].name) ||
-            !decode(one, &room, &params[count].value))
+        if (!query_decode(take_until(&one, '='), &room, &params[count].name) ||
+            !query_decode(one, &room, &params[count].value))
             return fault_set(f, S3_InvalidURI, NULL);
         count++;
     }

@@ -14,7 +14,7 @@ struct spec {
 };
 
 static bool
-take_number(struct span text, bool *has, uint64_t *out)
+range_take_number(struct span text, bool *has, uint64_t *out)
 {
     *has = text.len > 0;
     *out = 0;
@@ -39,10 +39,10 @@ parse_spec(struct span header, struct spec *s)
     dash = span_find(text, '-');
     if (dash == NULL)
         return false;
-    return take_number((struct span){text.at, (size_t)(dash - text.at)}, &s->has_first,
-                       &s->first) &&
-           take_number(span_from(text, (size_t)(dash - text.at) + 1), &s->has_last,
-                       &s->last) &&
+    return range_take_number((struct span){text.at, (size_t)(dash - text.at)},
+                             &s->has_first, &s->first) &&
+           range_take_number(span_from(text, (size_t)(dash - text.at) + 1), &s->has_last,
+                             &s->last) &&
            (s->has_first || s->has_last) &&
            !(s->has_first && s->has_last && s->first > s->last);
 }

@@ -11,7 +11,7 @@
 
 /* Without the port; "[::1]:9000" -> "[::1]". */
 static struct span
-without_port(struct span host)
+s3name_without_port(struct span host)
 {
     const char *end;
 
@@ -68,7 +68,7 @@ in_front_of(struct span host, struct span domain)
 static struct span
 bucket_of_host(struct span host, const struct span *domains, size_t count)
 {
-    struct span name = without_port(host);
+    struct span name = s3name_without_port(host);
     struct span best = {name.at, 0};
 
     if (name.len == 0 || name.at[0] == '[')
@@ -114,7 +114,7 @@ s3_key_check(struct span key, struct arena *a, struct fault *f)
 }
 
 static enum err
-decode(struct span raw, struct arena *a, struct span *out, struct fault *f)
+s3name_decode(struct span raw, struct arena *a, struct span *out, struct fault *f)
 {
     char *room;
     int len;
@@ -134,7 +134,7 @@ decode(struct span raw, struct arena *a, struct span *out, struct fault *f)
 
 /* "bucket/key", decoded: the first slash divides. */
 static void
-divide(struct span path, struct span *bucket, struct span *key)
+s3name_divide(struct span path, struct span *bucket, struct span *key)
 {
     const char *slash = span_find(path, '/');
 
@@ -158,11 +158,11 @@ s3_name_split(struct span path, struct span host, const struct span *domains,
     *out = (struct s3_name){.bucket = {"", 0}, .key = {"", 0}};
     if (path.len == 0 || path.at[0] != '/')
         return fault_set(f, S3_InvalidURI, NULL);
-    rc = decode(span_from(path, 1), a, &decoded, f);
+    rc = s3name_decode(span_from(path, 1), a, &decoded, f);
     if (rc != ERR_OK)
         return rc;
     if (in_host.len == 0) {
-        divide(decoded, &out->bucket, &out->key);
+        s3name_divide(decoded, &out->bucket, &out->key);
     } else {
         lower = arena_try(a, in_host.len);
         if (lower == NULL)
@@ -239,10 +239,10 @@ s3_copy_source_parse(struct span value, struct arena *a, struct s3_copy_source *
     }
     if (path.len > 0 && path.at[0] == '/')
         path = span_from(path, 1);
-    rc = decode(path, a, &decoded, f);
+    rc = s3name_decode(path, a, &decoded, f);
     if (rc != ERR_OK)
         return rc;
-    divide(decoded, &out->bucket, &out->key);
+    s3name_divide(decoded, &out->bucket, &out->key);
     if (out->bucket.len == 0 || out->key.len == 0)
         return fault_argument(f, "x-amz-copy-source", value,
                               "Copy Source must mention the source bucket and key: "

@@ -31,7 +31,7 @@ struct tags {
 /* ---- rules ---- */
 
 static size_t
-characters(struct span s)
+s3tags_characters(struct span s)
 {
     size_t n = 0;
 
@@ -42,7 +42,7 @@ characters(struct span s)
 
 /* Letters, digits and a few signs. Beyond ASCII every character passes: which of them are letters changes. */
 static bool
-allowed(struct span s)
+s3tags_allowed(struct span s)
 {
     for (size_t i = 0; i < s.len; i++) {
         unsigned char c = (unsigned char)s.at[i];
@@ -56,13 +56,13 @@ allowed(struct span s)
 }
 
 static enum err
-add(struct tags *t, struct span name, struct span value)
+s3tags_add(struct tags *t, struct span name, struct span value)
 {
-    if (name.len == 0 || characters(name) > S3TAGS_NAME_MAX || !allowed(name) ||
-        span_starts(name, SPAN("aws:")))
+    if (name.len == 0 || s3tags_characters(name) > S3TAGS_NAME_MAX ||
+        !s3tags_allowed(name) || span_starts(name, SPAN("aws:")))
         return fault_set(t->fault, S3_InvalidTag,
                          "The TagKey you have provided is invalid");
-    if (characters(value) > S3TAGS_VALUE_MAX || !allowed(value))
+    if (s3tags_characters(value) > S3TAGS_VALUE_MAX || !s3tags_allowed(value))
         return fault_set(t->fault, S3_InvalidTag,
                          "The TagValue you have provided is invalid");
     for (unsigned i = 0; i < t->count; i++)
@@ -80,7 +80,7 @@ add(struct tags *t, struct span name, struct span value)
 }
 
 static enum err
-keep(const struct tags *t, struct span *out)
+s3tags_keep(const struct tags *t, struct span *out)
 {
     struct buf text;
 
@@ -147,9 +147,9 @@ s3tags_parse_header(struct span text, unsigned max, struct arena *a, struct span
         if (!next_pair(&text, a, true, &tag) || (tag.name.len == 0 && tag.value.len > 0))
             return fault_argument(f, "x-amz-tagging", SPAN(""), HEADER_DUTIES);
         if (tag.name.len > 0)
-            rc = add(&t, tag.name, tag.value);
+            rc = s3tags_add(&t, tag.name, tag.value);
     }
-    return rc == ERR_OK && t.count > 0 ? keep(&t, out) : rc;
+    return rc == ERR_OK && t.count > 0 ? s3tags_keep(&t, out) : rc;
 }
 
 unsigned
@@ -192,24 +192,24 @@ s3tags_write(struct span kept, struct buf *out)
 /* ---- the document ---- */
 
 static enum err
-malformed(struct tags *t)
+s3tags_malformed(struct tags *t)
 {
     return fault_set(t->fault, S3_MalformedXML, NULL);
 }
 
 static enum err
-on_open(void *arg, unsigned depth, struct span name)
+s3tags_on_open(void *arg, unsigned depth, struct span name)
 {
     static const char *const path[] = {"Tagging", "TagSet", "Tag"};
     struct tags *t = arg;
 
     if (depth < ARRAY_LEN(path) && !span_is(name, path[depth]))
-        return malformed(t);
+        return s3tags_malformed(t);
     if (depth > ARRAY_LEN(path))
-        return malformed(t);
+        return s3tags_malformed(t);
     if (depth == 2) {
         if (t->count == S3TAGS_OF_BUCKET)
-            return add(t, SPAN("one-too-many"), SPAN(""));
+            return s3tags_add(t, SPAN("one-too-many"), SPAN(""));
         t->in_tag = true;
         t->has_name = t->has_value = false;
     }
@@ -217,10 +217,10 @@ on_open(void *arg, unsigned depth, struct span name)
 }
 
 static enum err
-take(struct tags *t, struct span text, bool *seen, struct span *out)
+s3tags_set(struct tags *t, struct span text, bool *seen, struct span *out)
 {
     if (*seen || !t->in_tag)
-        return malformed(t);
+        return s3tags_malformed(t);
     *seen = true;
     if (s3xml_keep(t->arena, text, out))
         return ERR_OK;
@@ -228,20 +228,21 @@ take(struct tags *t, struct span text, bool *seen, struct span *out)
 }
 
 static enum err
-on_close(void *arg, unsigned depth, struct span name, struct span text)
+s3tags_on_close(void *arg, unsigned depth, struct span name, struct span text)
 {
     struct tags *t = arg;
     struct tag *now = &t->at[MIN(t->count, S3TAGS_OF_BUCKET - 1u)];
     struct tag done = *now;
 
     if (depth == 3 && span_is(name, "Key"))
-        return take(t, text, &t->has_name, &now->name);
+        return s3tags_set(t, text, &t->has_name, &now->name);
     if (depth == 3 && span_is(name, "Value"))
-        return take(t, text, &t->has_value, &now->value);
+        return s3tags_set(t, text, &t->has_value, &now->value);
     if (depth != 2)
         return ERR_OK;
     t->in_tag = false;
-    return t->has_name && t->has_value ? add(t, done.name, done.value) : malformed(t);
+    return t->has_name && t->has_value ? s3tags_add(t, done.name, done.value)
+                                       : s3tags_malformed(t);
 }
 
 enum err
@@ -250,8 +251,10 @@ s3tags_parse_document(struct span doc, unsigned max, struct arena *a, struct spa
 {
     struct fault own;
     struct tags *t = arena_alloc(a, sizeof *t);
-    struct xml_handler h = {
-        .on_open = on_open, .on_close = on_close, .arg = t, .size_max = DOCUMENT_MAX};
+    struct xml_handler h = {.on_open = s3tags_on_open,
+                            .on_close = s3tags_on_close,
+                            .arg = t,
+                            .size_max = DOCUMENT_MAX};
     struct errbuf eb = {{0}};
     enum err rc;
 
@@ -260,6 +263,6 @@ s3tags_parse_document(struct span doc, unsigned max, struct arena *a, struct spa
     t->fault->code = S3_OK;
     rc = xml_read(doc, &h, &eb);
     if (rc != ERR_OK)
-        return t->fault->code != S3_OK ? rc : malformed(t);
-    return t->count > 0 ? keep(t, out) : ERR_OK;
+        return t->fault->code != S3_OK ? rc : s3tags_malformed(t);
+    return t->count > 0 ? s3tags_keep(t, out) : ERR_OK;
 }

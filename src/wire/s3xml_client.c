@@ -23,7 +23,7 @@ struct element {
 };
 
 static enum err
-store(struct arena *a, const struct element *e, struct span text, void *into)
+s3client_store(struct arena *a, const struct element *e, struct span text, void *into)
 {
     char *at = (char *)into + e->offset;
     struct span trimmed = span_trim(text);
@@ -58,7 +58,7 @@ store_by_name(struct arena *a, const struct element *table, size_t count,
 {
     for (size_t i = 0; i < count; i++) {
         if (span_is(name, table[i].name))
-            return store(a, &table[i], text, into);
+            return s3client_store(a, &table[i], text, into);
     }
     return ERR_OK;
 }
@@ -77,30 +77,30 @@ struct reading {
 };
 
 static enum err
-check_root(const struct reading *r, unsigned depth, struct span name)
+s3client_check_root(const struct reading *r, unsigned depth, struct span name)
 {
     return depth == 0 && !span_is(name, r->root) ? ERR_BAD_REQUEST : ERR_OK;
 }
 
 static enum err
-begin_item(struct reading *r, size_t size)
+s3client_begin_item(struct reading *r, size_t size)
 {
     r->item = s3xml_grow(r->arena, &r->items, &r->room, r->count, size);
     return r->item != NULL ? ERR_OK : ERR_TOO_LARGE;
 }
 
 static void
-end_item(struct reading *r)
+s3client_end_item(struct reading *r)
 {
     r->count++;
     r->item = NULL;
 }
 
 static enum err
-read_document(struct span doc, struct reading *r,
-              enum err (*on_open)(void *, unsigned, struct span),
-              enum err (*on_close)(void *, unsigned, struct span, struct span),
-              struct errbuf *eb)
+s3client_read_document(struct span doc, struct reading *r,
+                       enum err (*on_open)(void *, unsigned, struct span),
+                       enum err (*on_close)(void *, unsigned, struct span, struct span),
+                       struct errbuf *eb)
 {
     struct xml_handler h = {
         .on_open = on_open, .on_close = on_close, .arg = r, .size_max = DOC_MAX};
@@ -127,8 +127,8 @@ buckets_open(void *arg, unsigned depth, struct span name)
     struct reading *r = arg;
 
     if (depth == 2 && span_is(name, "Bucket"))
-        return begin_item(r, sizeof(struct s3xml_bucket_entry));
-    return check_root(r, depth, name);
+        return s3client_begin_item(r, sizeof(struct s3xml_bucket_entry));
+    return s3client_check_root(r, depth, name);
 }
 
 static enum err
@@ -139,7 +139,7 @@ buckets_close(void *arg, unsigned depth, struct span name, struct span text)
     if (depth == 3 && r->item != NULL)
         return STORE(r->arena, bucket_fields, name, text, r->item);
     if (depth == 2 && r->item != NULL)
-        end_item(r);
+        s3client_end_item(r);
     if (depth == 1)
         return STORE(r->arena, bucket_list_fields, name, text, r->out);
     return ERR_OK;
@@ -153,7 +153,7 @@ s3xml_buckets_parse(struct span doc, struct arena *a, struct s3xml_bucket_list *
     enum err rc;
 
     *out = (struct s3xml_bucket_list){0};
-    rc = read_document(doc, &r, buckets_open, buckets_close, eb);
+    rc = s3client_read_document(doc, &r, buckets_open, buckets_close, eb);
     out->entries = r.items;
     out->count = rc == ERR_OK ? r.count : 0;
     return rc;
@@ -181,8 +181,8 @@ uploads_open(void *arg, unsigned depth, struct span name)
     enum err rc;
 
     if (depth != 1 || (!prefix && !span_is(name, "Upload")))
-        return check_root(r, depth, name);
-    rc = begin_item(r, sizeof(struct s3xml_upload_entry));
+        return s3client_check_root(r, depth, name);
+    rc = s3client_begin_item(r, sizeof(struct s3xml_upload_entry));
     if (rc == ERR_OK)
         ((struct s3xml_upload_entry *)r->item)->is_prefix = prefix;
     return rc;
@@ -203,7 +203,7 @@ uploads_close(void *arg, unsigned depth, struct span name, struct span text)
 
         if (e->key.len == 0 || (!e->is_prefix && e->upload_id.len == 0))
             return ERR_BAD_REQUEST;
-        end_item(r);
+        s3client_end_item(r);
         return ERR_OK;
     }
     if (span_is(name, "EncodingType"))
@@ -219,7 +219,7 @@ s3xml_uploads_parse(struct span doc, struct arena *a, struct s3xml_upload_list *
     enum err rc;
 
     *out = (struct s3xml_upload_list){0};
-    rc = read_document(doc, &r, uploads_open, uploads_close, eb);
+    rc = s3client_read_document(doc, &r, uploads_open, uploads_close, eb);
     if (rc != ERR_OK)
         return rc;
     out->entries = r.items;
@@ -253,8 +253,8 @@ parts_open(void *arg, unsigned depth, struct span name)
     struct reading *r = arg;
 
     if (depth == 1 && span_is(name, "Part"))
-        return begin_item(r, sizeof(struct s3xml_part_entry));
-    return check_root(r, depth, name);
+        return s3client_begin_item(r, sizeof(struct s3xml_part_entry));
+    return s3client_check_root(r, depth, name);
 }
 
 static enum err
@@ -265,7 +265,7 @@ parts_close(void *arg, unsigned depth, struct span name, struct span text)
     if (depth == 2 && r->item != NULL)
         return STORE(r->arena, part_fields, name, text, r->item);
     if (depth == 1 && r->item != NULL)
-        end_item(r);
+        s3client_end_item(r);
     else if (depth == 1)
         return STORE(r->arena, part_list_fields, name, text, r->out);
     return ERR_OK;
@@ -279,7 +279,7 @@ s3xml_parts_parse(struct span doc, struct arena *a, struct s3xml_part_list *out,
     enum err rc;
 
     *out = (struct s3xml_part_list){0};
-    rc = read_document(doc, &r, parts_open, parts_close, eb);
+    rc = s3client_read_document(doc, &r, parts_open, parts_close, eb);
     out->parts = r.items;
     out->count = rc == ERR_OK ? r.count : 0;
     return rc;
@@ -299,8 +299,8 @@ deleted_open(void *arg, unsigned depth, struct span name)
     struct reading *r = arg;
 
     if (depth == 1 && span_is(name, "Error"))
-        return begin_item(r, sizeof(struct s3xml_delete_failure));
-    return check_root(r, depth, name);
+        return s3client_begin_item(r, sizeof(struct s3xml_delete_failure));
+    return s3client_check_root(r, depth, name);
 }
 
 static enum err
@@ -312,7 +312,7 @@ deleted_close(void *arg, unsigned depth, struct span name, struct span text)
     if (depth == 2 && r->item != NULL)
         return STORE(r->arena, failure_fields, name, text, r->item);
     if (depth == 1 && r->item != NULL)
-        end_item(r);
+        s3client_end_item(r);
     else if (depth == 1 && span_is(name, "Deleted"))
         out->deleted_count++;
     return ERR_OK;
@@ -326,7 +326,7 @@ s3xml_delete_result_parse(struct span doc, struct arena *a,
     enum err rc;
 
     *out = (struct s3xml_delete_result){0};
-    rc = read_document(doc, &r, deleted_open, deleted_close, eb);
+    rc = s3client_read_document(doc, &r, deleted_open, deleted_close, eb);
     out->failures = r.items;
     out->failure_count = rc == ERR_OK ? r.count : 0;
     return rc;
@@ -381,7 +381,7 @@ s3xml_result_parse(struct span doc, struct arena *a, struct s3xml_result *out,
 {
     struct either both = {0};
     struct reading r = {.arena = a, .root = "answer", .out = &both};
-    enum err rc = read_document(doc, &r, NULL, result_close, eb);
+    enum err rc = s3client_read_document(doc, &r, NULL, result_close, eb);
 
     *out = both.result;
     *out_error = both.error;

@@ -24,7 +24,7 @@ struct reading {
 };
 
 static enum err
-read_document(struct span doc, struct reading *r, const struct xml_handler *h)
+s3server_read_document(struct span doc, struct reading *r, const struct xml_handler *h)
 {
     struct errbuf eb = {0};
     enum err rc;
@@ -40,19 +40,19 @@ read_document(struct span doc, struct reading *r, const struct xml_handler *h)
 }
 
 static enum err
-malformed(struct reading *r)
+s3server_malformed(struct reading *r)
 {
     return fault_set(r->fault, S3_MalformedXML, NULL);
 }
 
 static enum err
-check_root(struct reading *r, unsigned depth, struct span name)
+s3server_check_root(struct reading *r, unsigned depth, struct span name)
 {
-    return depth == 0 && !span_is(name, r->root) ? malformed(r) : ERR_OK;
+    return depth == 0 && !span_is(name, r->root) ? s3server_malformed(r) : ERR_OK;
 }
 
 static enum err
-keep(struct reading *r, struct span text, struct span *out)
+s3server_keep(struct reading *r, struct span text, struct span *out)
 {
     if (s3xml_keep(r->arena, text, out))
         return ERR_OK;
@@ -67,9 +67,9 @@ complete_open(void *arg, unsigned depth, struct span name)
     struct reading *r = arg;
 
     if (depth != 1 || !span_is(name, "Part"))
-        return check_root(r, depth, name);
+        return s3server_check_root(r, depth, name);
     if (r->count == S3XML_PARTS_MAX)
-        return malformed(r);
+        return s3server_malformed(r);
     r->now.part =
         s3xml_grow(r->arena, &r->items, &r->room, r->count, sizeof *r->now.part);
     if (r->now.part == NULL)
@@ -85,13 +85,14 @@ take_part_number(struct reading *r, struct span text)
     enum err rc;
 
     if (r->has_key)
-        return malformed(r);
+        return s3server_malformed(r);
     r->has_key = true;
     if (num_u64(text, &number) == ERR_OK && number >= 1 && number <= S3XML_PARTS_MAX) {
         r->now.part->number = (unsigned)number;
         return ERR_OK;
     }
-    rc = keep(r, text, &text); /* the reader's text is gone when the fault is rendered */
+    rc = s3server_keep(r, text,
+                       &text); /* the reader's text is gone when the fault is rendered */
     if (rc != ERR_OK)
         return rc;
     return fault_argument(r->fault, "PartNumber", text,
@@ -102,7 +103,7 @@ static enum err
 take_part_sum(struct reading *r, enum checksum_kind kind, struct span text)
 {
     if (r->now.part->sum.kind != CHECKSUM_NONE)
-        return malformed(r);
+        return s3server_malformed(r);
     return checksum_parse(kind, text, &r->now.part->sum, r->fault);
 }
 
@@ -112,7 +113,7 @@ end_of_part(struct reading *r)
     const struct s3xml_part *parts = r->items;
 
     if (!r->has_key)
-        return malformed(r);
+        return s3server_malformed(r);
     if (r->count > 0 && parts[r->count - 1].number >= r->now.part->number)
         return fault_set(r->fault, S3_InvalidPartOrder, NULL);
     r->count++;
@@ -135,7 +136,7 @@ complete_close(void *arg, unsigned depth, struct span name, struct span text)
     if (span_is(name, "PartNumber"))
         return take_part_number(r, span_trim(text));
     if (span_is(name, "ETag"))
-        return keep(r, etag_unquote(text), &r->now.part->etag);
+        return s3server_keep(r, etag_unquote(text), &r->now.part->etag);
     kind = checksum_of_element(name);
     return kind != CHECKSUM_NONE ? take_part_sum(r, kind, span_trim(text)) : ERR_OK;
 }
@@ -151,11 +152,11 @@ s3xml_complete_parse(struct span doc, struct arena *a, struct s3xml_complete *ou
                             .on_close = complete_close,
                             .arg = &r,
                             .size_max = S3XML_COMPLETE_BODY_MAX};
-    enum err rc = read_document(doc, &r, &h);
+    enum err rc = s3server_read_document(doc, &r, &h);
 
     *out = (struct s3xml_complete){0};
     if (rc == ERR_OK && r.count == 0)
-        rc = malformed(&r);
+        rc = s3server_malformed(&r);
     if (rc == ERR_OK)
         *out = (struct s3xml_complete){r.items, r.count};
     return rc;
@@ -169,9 +170,9 @@ delete_open(void *arg, unsigned depth, struct span name)
     struct reading *r = arg;
 
     if (depth != 1 || !span_is(name, "Object"))
-        return check_root(r, depth, name);
+        return s3server_check_root(r, depth, name);
     if (r->count == S3XML_DELETE_MAX)
-        return malformed(r);
+        return s3server_malformed(r);
     r->now.item =
         s3xml_grow(r->arena, &r->items, &r->room, r->count, sizeof *r->now.item);
     if (r->now.item == NULL)
@@ -184,7 +185,7 @@ static enum err
 end_of_object(struct reading *r)
 {
     if (!r->has_key)
-        return malformed(r);
+        return s3server_malformed(r);
     r->count++;
     r->now.item = NULL;
     return ERR_OK;
@@ -216,24 +217,26 @@ delete_close(void *arg, unsigned depth, struct span name, struct span text)
         return ERR_OK;
     if (span_is(name, "Key")) {
         if (r->has_key || text.len == 0)
-            return malformed(r);
+            return s3server_malformed(r);
         r->has_key = true;
-        return keep(r, text, &r->now.item->key); /* blanks in a key count */
+        return s3server_keep(r, text, &r->now.item->key); /* blanks in a key count */
     }
     if (span_is(name, "VersionId"))
-        return keep(r, span_trim(text), &r->now.item->version);
+        return s3server_keep(r, span_trim(text), &r->now.item->version);
     if (span_is(name, "LastModifiedTime")) {
         r->now.item->has_condition = r->now.item->has_mtime = true;
-        return take_time(span_trim(text), &r->now.item->mtime_s) ? ERR_OK : malformed(r);
+        return take_time(span_trim(text), &r->now.item->mtime_s) ? ERR_OK
+                                                                 : s3server_malformed(r);
     }
     if (span_is(name, "Size")) {
         r->now.item->has_condition = r->now.item->has_size = true;
-        return num_u64(span_trim(text), &r->now.item->size) == ERR_OK ? ERR_OK
-                                                                      : malformed(r);
+        return num_u64(span_trim(text), &r->now.item->size) == ERR_OK
+                   ? ERR_OK
+                   : s3server_malformed(r);
     }
     if (span_is(name, "ETag")) {
         r->now.item->has_condition = true;
-        return keep(r, etag_unquote(text), &r->now.item->etag);
+        return s3server_keep(r, etag_unquote(text), &r->now.item->etag);
     }
     return ERR_OK;
 }
@@ -248,11 +251,11 @@ s3xml_delete_parse(struct span doc, struct arena *a, struct s3xml_delete *out,
                             .on_close = delete_close,
                             .arg = &r,
                             .size_max = S3XML_DELETE_BODY_MAX};
-    enum err rc = read_document(doc, &r, &h);
+    enum err rc = s3server_read_document(doc, &r, &h);
 
     *out = (struct s3xml_delete){0};
     if (rc == ERR_OK && r.count == 0)
-        rc = malformed(&r);
+        rc = s3server_malformed(&r);
     if (rc == ERR_OK)
         *out = (struct s3xml_delete){r.items, r.count, r.quiet};
     return rc;
@@ -263,7 +266,7 @@ s3xml_delete_parse(struct span doc, struct arena *a, struct s3xml_delete *out,
 static enum err
 versioning_open(void *arg, unsigned depth, struct span name)
 {
-    return check_root(arg, depth, name);
+    return s3server_check_root(arg, depth, name);
 }
 
 static enum err
@@ -272,7 +275,7 @@ versioning_close(void *arg, unsigned depth, struct span name, struct span text)
     struct reading *r = arg;
 
     if (depth == 1 && span_is(name, "Status"))
-        return keep(r, span_trim(text), &r->location);
+        return s3server_keep(r, span_trim(text), &r->location);
     if (depth == 1 && span_is(name, "MfaDelete") && !span_is(span_trim(text), "Disabled"))
         return fault_set(r->fault, S3_NotImplemented,
                          "MfaDelete: deletes by a second factor are not implemented");
@@ -291,7 +294,7 @@ s3xml_versioning_parse(struct span doc, struct arena *a, bool *enabled, struct f
                             .on_close = versioning_close,
                             .arg = &r,
                             .size_max = 65536};
-    enum err rc = read_document(doc, &r, &h);
+    enum err rc = s3server_read_document(doc, &r, &h);
 
     *enabled = span_is(r.location, "Enabled");
     if (rc == ERR_OK && !*enabled && !span_is(r.location, "Suspended"))
@@ -304,7 +307,7 @@ s3xml_versioning_parse(struct span doc, struct arena *a, bool *enabled, struct f
 static enum err
 create_open(void *arg, unsigned depth, struct span name)
 {
-    return check_root(arg, depth, name);
+    return s3server_check_root(arg, depth, name);
 }
 
 static enum err
@@ -313,7 +316,7 @@ create_close(void *arg, unsigned depth, struct span name, struct span text)
     struct reading *r = arg;
 
     if (depth == 1 && span_is(name, "LocationConstraint"))
-        return keep(r, span_trim(text), &r->location);
+        return s3server_keep(r, span_trim(text), &r->location);
     return ERR_OK;
 }
 
@@ -331,7 +334,7 @@ s3xml_create_bucket_parse(struct span doc, struct arena *a, struct span *locatio
     enum err rc = ERR_OK;
 
     if (span_trim(doc).len > 0)
-        rc = read_document(doc, &r, &h);
+        rc = s3server_read_document(doc, &r, &h);
     *location = r.location;
     return rc;
 }

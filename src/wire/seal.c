@@ -21,7 +21,8 @@
 #define SCRYPT_P  1u
 
 static bool
-make_key(struct span passphrase, const unsigned char head[HEAD], unsigned char key[32])
+seal_make_key(struct span passphrase, const unsigned char head[HEAD],
+              unsigned char key[32])
 {
     uint64_t n = (uint64_t)1 << head[8];
 
@@ -84,7 +85,7 @@ seal(struct span passphrase, struct span plain, struct buf *out, struct errbuf *
     head[10] = SCRYPT_P;
     to = buf_reserve(out, HEAD + plain.len + TAG_LEN);
     if (to == NULL || RAND_bytes(head + SALT_AT, (int)(HEAD - SALT_AT)) != 1 ||
-        !make_key(passphrase, head, key))
+        !seal_make_key(passphrase, head, key))
         return err_set(eb, ERR_INTERNAL, "no key could be made of the passphrase");
     memcpy(to, head, HEAD);
     if (!run_cipher(key, head + NONCE_AT, whole_head, SPAN(""), plain,
@@ -119,7 +120,7 @@ unseal(struct span passphrase, struct span sealed, struct buf *out, struct errbu
     body = (struct span){sealed.at + HEAD, sealed.len - HEAD - TAG_LEN};
     memcpy(tag, sealed.at + HEAD + body.len, TAG_LEN);
     to = buf_reserve(out, body.len + 1);
-    if (to == NULL || !make_key(passphrase, head, key))
+    if (to == NULL || !seal_make_key(passphrase, head, key))
         return err_set(eb, ERR_INTERNAL, "no key could be made of the passphrase");
     if (!run_cipher(key, head + NONCE_AT, whole_head, SPAN(""), body, (unsigned char *)to,
                     tag, false)) {

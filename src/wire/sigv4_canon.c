@@ -15,7 +15,7 @@ struct text {
 };
 
 static void
-put(struct text *t, struct span s)
+canon_put(struct text *t, struct span s)
 {
     if (s.len > (size_t)(t->end - t->at)) {
         t->full = true;
@@ -29,14 +29,14 @@ put(struct text *t, struct span s)
 static void
 put_char(struct text *t, char c)
 {
-    put(t, (struct span){&c, 1});
+    canon_put(t, (struct span){&c, 1});
 }
 
 /* ---- percent encoding as it is signed ----
  * A table and no calls: this runs for each byte of path and query of every request. */
 
 static bool
-unreserved(unsigned char c)
+canon_unreserved(unsigned char c)
 {
     static const uint32_t plain[8] = {
         /* a bit for each byte */
@@ -69,7 +69,7 @@ put_encoded(struct text *t, struct span s)
     for (size_t i = 0; i < s.len; i++) {
         unsigned char c = (unsigned char)s.at[i];
 
-        if (unreserved(c) && t->at < t->end)
+        if (canon_unreserved(c) && t->at < t->end)
             *t->at++ = (char)c;
         else
             put_encoded_byte(t, c);
@@ -78,7 +78,7 @@ put_encoded(struct text *t, struct span s)
 
 /* The raw path, each byte decoded and encoded again; a '%' that is no escape is a byte. */
 static void
-put_path(struct text *t, struct span raw)
+canon_put_path(struct text *t, struct span raw)
 {
     if (raw.len == 0)
         put_char(t, '/');
@@ -87,7 +87,7 @@ put_path(struct text *t, struct span raw)
 
         if (c == '%' && raw.len - i > 2 && hex_decode(raw.at + i + 1, 2, &c, 1) == 1)
             i += 2;
-        if ((c == '/' || unreserved(c)) && t->at < t->end)
+        if ((c == '/' || canon_unreserved(c)) && t->at < t->end)
             *t->at++ = (char)c;
         else
             put_encoded_byte(t, c);
@@ -108,8 +108,8 @@ encoded_cmp(struct span a, struct span b)
 
         if (x == y)
             continue;
-        if (unreserved(x) != unreserved(y))
-            return unreserved(x) ? 1 : -1;
+        if (canon_unreserved(x) != canon_unreserved(y))
+            return canon_unreserved(x) ? 1 : -1;
         return x < y ? -1 : 1;
     }
     return (a.len > b.len) - (a.len < b.len);
@@ -205,12 +205,12 @@ canon_list_has(struct span list, struct span name)
 
 /* Trimmed; runs of spaces become one. */
 static void
-put_value(struct text *t, struct span value)
+canon_put_value(struct text *t, struct span value)
 {
     struct span v = span_trim(value);
 
     if (v.len == 0 || memmem(v.at, v.len, "  ", 2) == NULL) {
-        put(t, v);
+        canon_put(t, v);
         return;
     }
     for (size_t i = 0; i < v.len; i++) {
@@ -225,17 +225,17 @@ put_header(struct text *t, const struct canon *c, struct span name)
     struct fields fs = c->req->headers;
     bool first = true;
 
-    put(t, name);
+    canon_put(t, name);
     put_char(t, ':');
     if (c->host.at != NULL && span_case_is(name, "host")) {
-        put_value(t, c->host);
+        canon_put_value(t, c->host);
     } else {
         for (size_t i = 0; i < fs.count; i++) {
             if (!same_name(fs.at[i].name, name))
                 continue;
             if (!first)
                 put_char(t, ',');
-            put_value(t, fs.at[i].value);
+            canon_put_value(t, fs.at[i].value);
             first = false;
         }
     }
@@ -270,18 +270,18 @@ canon_request(const struct canon *c, struct arena *a, struct span *out)
     if (start == NULL)
         return false;
     t = (struct text){start, start + room, false};
-    put(&t, c->req->method);
+    canon_put(&t, c->req->method);
     put_char(&t, '\n');
-    put_path(&t, c->req->path);
+    canon_put_path(&t, c->req->path);
     put_char(&t, '\n');
     put_query(&t, c->q);
     put_char(&t, '\n');
     while (canon_next_name(&list, &name))
         put_header(&t, c, name);
     put_char(&t, '\n');
-    put(&t, c->signed_headers);
+    canon_put(&t, c->signed_headers);
     put_char(&t, '\n');
-    put(&t, c->payload);
+    canon_put(&t, c->payload);
     if (t.full)
         return false;
     *out = (struct span){start, (size_t)(t.at - start)};
@@ -293,7 +293,7 @@ canon_path(struct span raw, char *out, size_t room)
 {
     struct text t = {out, out + room, false};
 
-    put_path(&t, raw);
+    canon_put_path(&t, raw);
     return t.full ? 0 : (size_t)(t.at - out);
 }
 
@@ -325,12 +325,12 @@ canon_string_to_sign(const char *date, struct span scope, struct span request,
 
     digest_oneshot(DIGEST_SHA256, request.at, request.len, sum);
     hex_encode(sum, sizeof sum, hex);
-    put(&t, SPAN("AWS4-HMAC-SHA256\n"));
-    put(&t, span_of(date));
+    canon_put(&t, SPAN("AWS4-HMAC-SHA256\n"));
+    canon_put(&t, span_of(date));
     put_char(&t, '\n');
-    put(&t, scope);
+    canon_put(&t, scope);
     put_char(&t, '\n');
-    put(&t, (struct span){hex, SHA256_HEX});
+    canon_put(&t, (struct span){hex, SHA256_HEX});
     assert(!t.full); /* the region's length is limited */
     return (struct span){room, (size_t)(t.at - room)};
 }

@@ -34,7 +34,7 @@ all_digits(struct span s, size_t len)
 }
 
 static bool
-split5(struct span s, struct span part[5])
+sigv4_split5(struct span s, struct span part[5])
 {
     for (unsigned i = 0; i < 5; i++) {
         const char *slash = span_find(s, '/');
@@ -72,7 +72,7 @@ take_credential(struct sigv4_auth *auth, struct span text, struct span want_regi
 {
     struct span part[5];
 
-    if (!split5(text, part))
+    if (!sigv4_split5(text, part))
         return fault_set(f, c->code,
                          "%sthe Credential is mal-formed; expecting "
                          "\"<YOUR-AKID>/YYYYMMDD/REGION/SERVICE/aws4_request\".",
@@ -224,8 +224,8 @@ take_absent_payload(struct sigv4_auth *auth, struct span method)
 }
 
 static enum err
-parse_header(const struct sigv4_request *req, struct span value, struct span region,
-             struct sigv4_auth *auth, struct fault *f)
+sigv4_parse_header(const struct sigv4_request *req, struct span value, struct span region,
+                   struct sigv4_auth *auth, struct fault *f)
 {
     const char *blank = span_find(value, ' ');
     struct span scheme = {value.at, blank ? (size_t)(blank - value.at) : value.len};
@@ -439,7 +439,7 @@ sigv4_parse(const struct sigv4_request *req, const struct query *q,
                               "specified");
     if (header.len > 0) {
         out->kind = SIGV4_HEADER;
-        return parse_header(req, header, opts->region, out, f);
+        return sigv4_parse_header(req, header, opts->region, out, f);
     }
     if (in_the_query) {
         out->kind = SIGV4_QUERY;

@@ -11,7 +11,7 @@
 /* All of them in a row, in the arena; empty when it is full. No printf: this is done for
  * every request that leaves. */
 static struct span
-join(struct arena *a, const struct span *part, size_t count)
+sigv4_join(struct arena *a, const struct span *part, size_t count)
 {
     size_t len = 0;
     char *start, *at;
@@ -29,12 +29,12 @@ join(struct arena *a, const struct span *part, size_t count)
     return (struct span){start, len};
 }
 #define JOIN(a, ...)                                                                     \
-    join((a), (const struct span[]){__VA_ARGS__},                                        \
-         sizeof((const struct span[]){__VA_ARGS__}) / sizeof(struct span))
+    sigv4_join((a), (const struct span[]){__VA_ARGS__},                                  \
+               sizeof((const struct span[]){__VA_ARGS__}) / sizeof(struct span))
 
 /* Google's front end rewrites accept-encoding, proxies others: only what carries meaning. */
 static bool
-is_signed(struct span name)
+sigv4_is_signed(struct span name)
 {
     static const char *const names[] = {"host", "range", "content-type", "content-md5"};
 
@@ -65,7 +65,7 @@ list_names(struct fields headers, bool all, struct arena *a, struct span *out)
         struct span name = headers.at[i].name;
         size_t k = 0, end;
 
-        if (!all && !is_signed(name))
+        if (!all && !sigv4_is_signed(name))
             continue;
         while (k < count && name_cmp(sorted[k], name) < 0)
             k++;

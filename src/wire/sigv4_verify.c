@@ -39,7 +39,8 @@ sigv4_cache_free(struct sigv4_cache **cp)
 }
 
 static void
-derive(struct span secret, struct span day, struct span region, struct hmac_key *out)
+sigv4_derive(struct span secret, struct span day, struct span region,
+             struct hmac_key *out)
 {
     char *start = xmalloc(4 + secret.len); /* once a day and key: see the cache */
     unsigned char k[SHA256_LEN];
@@ -74,14 +75,14 @@ sigv4_key(struct sigv4_cache *cache, struct span secret, struct span day,
 
     if (cache == NULL || secret.len == 0 || secret.len > sizeof s->secret ||
         region.len > sizeof s->region || day.len != sizeof s->day) {
-        derive(secret, day, region, out);
+        sigv4_derive(secret, day, region, out);
         return;
     }
     s = &cache->slots[hash_xxh3(secret.at, secret.len,
                                 (uint64_t)(unsigned char)day.at[7] ^ region.len) %
                       CACHE_SLOTS];
     if (!slot_is(s, secret, day, region)) {
-        derive(secret, day, region, &s->key);
+        sigv4_derive(secret, day, region, &s->key);
         memcpy(s->secret, secret.at, secret.len);
         memcpy(s->region, region.at, region.len);
         memcpy(s->day, day.at, sizeof s->day);
@@ -166,7 +167,7 @@ must_be_signed(struct span name)
 }
 
 static void
-add_name(char *text, size_t room, struct span name)
+sigv4_add_name(char *text, size_t room, struct span name)
 {
     size_t len = strlen(text);
 
@@ -181,12 +182,12 @@ check_all_signed(const struct sigv4_request *req, const struct sigv4_auth *auth,
     char names[512] = "";
 
     if (!canon_list_has(auth->signed_headers, SPAN("host")))
-        add_name(names, sizeof names, SPAN("host"));
+        sigv4_add_name(names, sizeof names, SPAN("host"));
     for (size_t i = 0; i < req->headers.count; i++) {
         struct span name = req->headers.at[i].name;
 
         if (must_be_signed(name) && !canon_list_has(auth->signed_headers, name))
-            add_name(names, sizeof names, name);
+            sigv4_add_name(names, sizeof names, name);
     }
     if (names[0] == '\0')
         return ERR_OK;
@@ -218,8 +219,8 @@ arena_bytes(struct arena *a, struct span text)
 }
 
 static enum err
-mismatch(const struct sigv4_auth *auth, struct span to_sign, struct span request,
-         struct arena *a, struct fault *f)
+sigv4_mismatch(const struct sigv4_auth *auth, struct span to_sign, struct span request,
+               struct arena *a, struct fault *f)
 {
     char *kept = arena_try(a, to_sign.len);
     struct span text = {kept, to_sign.len};
@@ -268,9 +269,10 @@ host_forms(const struct sigv4_request *req, struct arena *a, struct span form[3]
 }
 
 static bool
-matches(const struct canon *c, const struct sigv4_auth *auth, const struct hmac_key *key,
-        const unsigned char claimed[SHA256_LEN], char text[SIGV4_TEXT_MAX],
-        struct arena *a, struct span *to_sign, struct span *request)
+sigv4_matches(const struct canon *c, const struct sigv4_auth *auth,
+              const struct hmac_key *key, const unsigned char claimed[SHA256_LEN],
+              char text[SIGV4_TEXT_MAX], struct arena *a, struct span *to_sign,
+              struct span *request)
 {
     unsigned char mac[SHA256_LEN];
 
@@ -296,7 +298,7 @@ matches_otherwise(struct canon *c, const struct sigv4_auth *auth,
         for (size_t i = payload == 0 ? 1 : 0; i < forms; i++) {
             c->host = form[i];
             c->payload = payload == 0 ? auth->payload_text : SPAN(EMPTY_SHA256);
-            if (matches(c, auth, key, claimed, text, a, &to_sign, &request))
+            if (sigv4_matches(c, auth, key, claimed, text, a, &to_sign, &request))
                 return true;
         }
     }
@@ -304,9 +306,9 @@ matches_otherwise(struct canon *c, const struct sigv4_auth *auth,
 }
 
 static enum err
-check_signature(const struct sigv4_request *req, const struct query *q,
-                const struct sigv4_auth *auth, const struct hmac_key *key,
-                struct arena *a, struct fault *f)
+sigv4_check_signature(const struct sigv4_request *req, const struct query *q,
+                      const struct sigv4_auth *auth, const struct hmac_key *key,
+                      struct arena *a, struct fault *f)
 {
     struct canon c = {.req = req,
                       .q = q,
@@ -319,13 +321,13 @@ check_signature(const struct sigv4_request *req, const struct query *q,
         auth->signature.len == SHA256_HEX &&
         hex_decode(auth->signature.at, SHA256_HEX, claimed, SHA256_LEN) == SHA256_LEN;
 
-    if (matches(&c, auth, key, claimed, text, a, &to_sign, &request) && well_formed)
+    if (sigv4_matches(&c, auth, key, claimed, text, a, &to_sign, &request) && well_formed)
         return ERR_OK;
     if (request.len == 0)
         return fault_set(f, S3_RequestHeaderSectionTooLarge, NULL);
     if (well_formed && matches_otherwise(&c, auth, key, claimed, a))
         return ERR_OK;
-    return mismatch(auth, to_sign, request, a, f);
+    return sigv4_mismatch(auth, to_sign, request, a, f);
 }
 
 enum err
@@ -354,7 +356,7 @@ sigv4_verify(const struct sigv4_request *req, const struct query *q,
     if (rc != ERR_OK)
         return rc;
     sigv4_key(cache, secret, auth->day, auth->region, &key);
-    rc = check_signature(req, q, auth, &key, a, f);
+    rc = sigv4_check_signature(req, q, auth, &key, a, f);
     if (rc == ERR_OK && key_out != NULL)
         *key_out = key;
     hash_wipe(&key, sizeof key);

@@ -33,7 +33,7 @@ text_field(const char *at, size_t width)
 
 /* GNU and star: the first bit set, then a big-endian two's complement number. */
 static bool
-base256(const unsigned char *at, size_t width, int64_t *out)
+tar_read_base256(const unsigned char *at, size_t width, int64_t *out)
 {
     uint64_t v = at[0] & 0x40 ? UINT64_MAX : 0; /* the sign, spread */
 
@@ -56,7 +56,7 @@ number_field(const char *at, size_t width, int64_t *out)
     int64_t v = 0;
 
     if (((unsigned char)at[0] & 0x80) != 0)
-        return base256((const unsigned char *)at, width, out);
+        return tar_read_base256((const unsigned char *)at, width, out);
     while (i < width && at[i] == ' ')
         i++;
     for (; i < width && at[i] >= '0' && at[i] <= '7'; i++) {
@@ -308,13 +308,14 @@ measure_extension(struct span window, size_t at, struct span *data, size_t *end,
 
 /* Is it ours to look at: by its checksum, or by its name where another sum covers all of the head? */
 static bool
-is_header(const char *block, bool summed)
+tar_read_is_header(const char *block, bool summed)
 {
     return (summed && memcmp(block + USTAR_MAGIC, "ustar", 6) == 0) || sum_ok(block);
 }
 
 static enum tar_got
-read_head(struct span window, bool summed, struct tar_head *out, struct errbuf *eb)
+tar_read_base_head(struct span window, bool summed, struct tar_head *out,
+                   struct errbuf *eb)
 {
     struct extension x = {0};
     enum tar_got got;
@@ -331,7 +332,7 @@ read_head(struct span window, bool summed, struct tar_head *out, struct errbuf *
         if (all_zero(block))
             return at == 0 ? TAR_GOT_ZERO
                            : bad(eb, "tar: an extended header without its member");
-        if (!is_header(block, summed))
+        if (!tar_read_is_header(block, summed))
             return bad(eb, "tar: a header whose checksum is wrong");
         if (!is_extension(block[USTAR_TYPE])) {
             out->head_len = out->need;
@@ -351,11 +352,11 @@ read_head(struct span window, bool summed, struct tar_head *out, struct errbuf *
 enum tar_got
 tar_head_read(struct span window, struct tar_head *out, struct errbuf *eb)
 {
-    return read_head(window, false, out, eb);
+    return tar_read_base_head(window, false, out, eb);
 }
 
 enum tar_got
 tar_head_read_summed(struct span window, struct tar_head *out, struct errbuf *eb)
 {
-    return read_head(window, true, out, eb);
+    return tar_read_base_head(window, true, out, eb);
 }

@@ -21,7 +21,7 @@ tar_reader_fini(struct tar_reader *r)
 }
 
 static struct span
-take(struct span *in, uint64_t most)
+tar_stream_consume(struct span *in, uint64_t most)
 {
     struct span s = {in->at, (size_t)MIN((uint64_t)in->len, most)};
 
@@ -31,15 +31,15 @@ take(struct span *in, uint64_t most)
 
 /* Gathers until there are `want` bytes; false when the input was too short. */
 static bool
-gather(struct tar_reader *r, struct span *in, size_t want)
+tar_stream_gather(struct tar_reader *r, struct span *in, size_t want)
 {
     if (r->gathered.len < want)
-        buf_put_span(&r->gathered, take(in, want - r->gathered.len));
+        buf_put_span(&r->gathered, tar_stream_consume(in, want - r->gathered.len));
     return r->gathered.len >= want;
 }
 
 static enum tar_event
-broken(struct tar_reader *r)
+tar_stream_broken(struct tar_reader *r)
 {
     r->state = BROKEN;
     return TAR_BAD;
@@ -49,23 +49,23 @@ broken(struct tar_reader *r)
 static enum tar_event
 second_zero(struct tar_reader *r, struct span *in, struct errbuf *eb)
 {
-    if (!gather(r, in, TAR_BLOCK))
+    if (!tar_stream_gather(r, in, TAR_BLOCK))
         return TAR_MORE;
     if (tar_head_read(buf_span(&r->gathered), &r->head, eb) != TAR_GOT_ZERO) {
         err_set(eb, ERR_BAD_REQUEST, "tar: one block of zeros between members");
-        return broken(r);
+        return tar_stream_broken(r);
     }
     r->state = OVER;
     return TAR_END;
 }
 
 static enum tar_event
-read_head(struct tar_reader *r, struct span *in, struct errbuf *eb)
+tar_stream_head(struct tar_reader *r, struct span *in, struct errbuf *eb)
 {
     size_t want = TAR_BLOCK;
 
     for (;;) {
-        if (!gather(r, in, want))
+        if (!tar_stream_gather(r, in, want))
             return TAR_MORE;
         switch (tar_head_read(buf_span(&r->gathered), &r->head, eb)) {
         case TAR_GOT_MORE:
@@ -82,7 +82,7 @@ read_head(struct tar_reader *r, struct span *in, struct errbuf *eb)
             r->state = SECOND_ZERO;
             return second_zero(r, in, eb);
         case TAR_GOT_BAD:
-            return broken(r);
+            return tar_stream_broken(r);
         }
     }
 }
@@ -96,21 +96,21 @@ tar_reader_next(struct tar_reader *r, struct span *in, struct span *data,
         if (r->data_left > 0) {
             if (in->len == 0)
                 return TAR_MORE;
-            *data = take(in, r->data_left);
+            *data = tar_stream_consume(in, r->data_left);
             r->data_left -= data->len;
             return TAR_DATA;
         }
         r->state = FILL;
         /* fall through */
     case FILL:
-        r->skip_left -= take(in, r->skip_left).len;
+        r->skip_left -= tar_stream_consume(in, r->skip_left).len;
         if (r->skip_left > 0)
             return TAR_MORE;
         buf_clear(&r->gathered);
         r->state = HEAD;
         /* fall through */
     case HEAD:
-        return read_head(r, in, eb);
+        return tar_stream_head(r, in, eb);
     case SECOND_ZERO:
         return second_zero(r, in, eb);
     case OVER:

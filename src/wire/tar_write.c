@@ -16,7 +16,7 @@
 /* ---- pax records: "LENGTH keyword=value\n", LENGTH counting itself ---- */
 
 static size_t
-digits(size_t n)
+tar_write_digits(size_t n)
 {
     size_t count = 1;
 
@@ -29,16 +29,16 @@ static size_t
 record_len(size_t keyword_len, size_t value_len)
 {
     size_t rest = keyword_len + value_len + 3; /* space, '=', newline */
-    size_t len = rest + digits(rest);
+    size_t len = rest + tar_write_digits(rest);
 
-    return rest + digits(len);
+    return rest + tar_write_digits(len);
 }
 
 /* "LENGTH keyword=", without printf: each record that is made durable has one or two. */
 static void
 put_keyword(struct buf *out, size_t len, const char *keyword)
 {
-    size_t count = digits(len), keyword_len = strlen(keyword);
+    size_t count = tar_write_digits(len), keyword_len = strlen(keyword);
     char *at = buf_reserve(out, count + keyword_len + 2);
 
     if (at == NULL)
@@ -61,10 +61,10 @@ put_record(struct buf *out, const char *keyword, struct span value)
 
 /* A record of exactly `len` bytes that says nothing. */
 static void
-put_filler(struct buf *out, size_t len)
+tar_write_put_filler(struct buf *out, size_t len)
 {
     static const char keyword[] = "comment";
-    size_t around = digits(len) + sizeof keyword - 1 + 3;
+    size_t around = tar_write_digits(len) + sizeof keyword - 1 + 3;
     char *p;
 
     assert(len >= around);
@@ -147,7 +147,7 @@ put_mtime(char *h, int64_t mtime_s)
 }
 
 static void
-put_sum(char *h)
+tar_write_put_sum(char *h)
 {
     int64_t sum, high;
 
@@ -176,7 +176,7 @@ put_ustar(struct buf *out, struct span name, char type, uint64_t size, int64_t m
            "ustar\0"
            "00",
            8);
-    put_sum(h);
+    tar_write_put_sum(h);
     out->len += TAR_BLOCK;
 }
 
@@ -259,7 +259,7 @@ tar_put_head(struct buf *out, const struct tar_member *m, size_t len)
         put_ustar(out, SPAN("././@PaxHeader"), 'x', records, 0, 0644);
         xattr = put_records(out, m, &n);
         if (records > n.len)
-            put_filler(out, records - n.len);
+            tar_write_put_filler(out, records - n.len);
         tar_put_padding(out, records);
     }
     put_ustar(out, m->path, m->type == TAR_DIR ? '5' : '0', m->size, m->mtime_s,

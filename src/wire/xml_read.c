@@ -21,7 +21,7 @@ struct xml_reader {
 };
 
 static void
-stop(struct xml_reader *r, enum err rc, const char *why)
+xml_reader_stop(struct xml_reader *r, enum err rc, const char *why)
 {
     if (r->rc == ERR_OK)
         r->rc = err_set(&r->why, rc, "%s", why);
@@ -47,7 +47,7 @@ on_start(void *arg, const XML_Char *name, const XML_Char **attributes)
     if (r->rc != ERR_OK)
         return;
     if (r->depth == XML_DEPTH_MAX) {
-        stop(r, ERR_BAD_REQUEST, "xml: elements deeper than 16");
+        xml_reader_stop(r, ERR_BAD_REQUEST, "xml: elements deeper than 16");
         return;
     }
     if (r->depth > 0) /* what stood between children is layout */
@@ -57,11 +57,11 @@ on_start(void *arg, const XML_Char *name, const XML_Char **attributes)
         rc = r->handler.on_open(r->handler.arg, r->depth, local_name(name));
     r->depth++;
     if (rc != ERR_OK)
-        stop(r, rc, "xml: not the document that was expected");
+        xml_reader_stop(r, rc, "xml: not the document that was expected");
 }
 
 static void XMLCALL
-on_end(void *arg, const XML_Char *name)
+xml_reader_on_end(void *arg, const XML_Char *name)
 {
     struct xml_reader *r = arg;
     struct span text;
@@ -78,7 +78,7 @@ on_end(void *arg, const XML_Char *name)
         rc = r->handler.on_close(r->handler.arg, r->depth, local_name(name), text);
     r->text.len = r->start[r->depth];
     if (rc != ERR_OK)
-        stop(r, rc, "xml: not the document that was expected");
+        xml_reader_stop(r, rc, "xml: not the document that was expected");
 }
 
 static void XMLCALL
@@ -90,7 +90,7 @@ on_text(void *arg, const XML_Char *text, int len)
         return;
     buf_put(&r->text, text, (size_t)len);
     if (r->text.full)
-        stop(r, ERR_BAD_REQUEST, "xml: the text of an element is too long");
+        xml_reader_stop(r, ERR_BAD_REQUEST, "xml: the text of an element is too long");
 }
 
 static void XMLCALL
@@ -101,7 +101,7 @@ on_doctype(void *arg, const XML_Char *name, const XML_Char *system_id,
     (void)system_id;
     (void)public_id;
     (void)has_internal_subset;
-    stop(arg, ERR_BAD_REQUEST, "xml: a document type is not allowed");
+    xml_reader_stop(arg, ERR_BAD_REQUEST, "xml: a document type is not allowed");
 }
 
 struct xml_reader *
@@ -116,7 +116,7 @@ xml_reader_new(const struct xml_handler *h)
     r->expat = XML_ParserCreate("UTF-8");
     assert(r->expat != NULL); /* memory is out, as in xcalloc() */
     XML_SetUserData(r->expat, r);
-    XML_SetElementHandler(r->expat, on_start, on_end);
+    XML_SetElementHandler(r->expat, on_start, xml_reader_on_end);
     XML_SetCharacterDataHandler(r->expat, on_text);
     XML_SetStartDoctypeDeclHandler(r->expat, on_doctype);
     return r;
@@ -136,7 +136,7 @@ xml_reader_free(struct xml_reader **rp)
 }
 
 static enum err
-feed(struct xml_reader *r, struct span bytes, bool last, struct errbuf *eb)
+xml_reader_parse(struct xml_reader *r, struct span bytes, bool last, struct errbuf *eb)
 {
     if (r->rc == ERR_OK && bytes.len > r->handler.size_max - r->seen)
         r->rc = err_set(&r->why, ERR_TOO_LARGE, "xml: a document of more than %zu bytes",
@@ -161,7 +161,7 @@ xml_reader_feed(struct xml_reader *r, struct span bytes, struct errbuf *eb)
     while (bytes.len > 0 && rc == ERR_OK) {
         struct span piece = {bytes.at, MIN(bytes.len, piece_max)};
 
-        rc = feed(r, piece, false, eb);
+        rc = xml_reader_parse(r, piece, false, eb);
         bytes = span_from(bytes, piece.len);
     }
     return rc;
@@ -170,7 +170,7 @@ xml_reader_feed(struct xml_reader *r, struct span bytes, struct errbuf *eb)
 enum err
 xml_reader_end(struct xml_reader *r, struct errbuf *eb)
 {
-    return feed(r, (struct span){"", 0}, true, eb);
+    return xml_reader_parse(r, (struct span){"", 0}, true, eb);
 }
 
 enum err

@@ -9,7 +9,7 @@
 #define ENTITY_MAX 12 /* bytes of "&#x0010FFFF;" and the like */
 
 static bool
-is_letter(char c)
+xml_scan_is_letter(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
@@ -21,10 +21,10 @@ xml_scan_open(struct xml_at *c, struct span *name, bool *empty)
 
     if (xml_at_len(c) < 3)
         return XML_MORE;
-    if (*c->at != '<' || !is_letter(*from))
+    if (*c->at != '<' || !xml_scan_is_letter(*from))
         return XML_ODD;
     for (c->at = from; c->at < c->end; c->at++)
-        if (!is_letter(*c->at) && (*c->at < '0' || *c->at > '9'))
+        if (!xml_scan_is_letter(*c->at) && (*c->at < '0' || *c->at > '9'))
             break;
     if (xml_at_len(c) < 2)
         return XML_MORE;
@@ -56,7 +56,7 @@ is_character(uint32_t code)
 }
 
 static bool
-number_of(struct span digits, uint32_t *code)
+xml_scan_number_of(struct span digits, uint32_t *code)
 {
     uint64_t value = 0;
     bool hex = digits.len > 0 && digits.at[0] == 'x';
@@ -87,14 +87,15 @@ entity_at(struct span s, uint32_t *code)
             *code = (uint32_t)(unsigned char)named[i].is;
             return body.len + 2;
         }
-    return body.len > 1 && body.at[0] == '#' && number_of(span_from(body, 1), code)
+    return body.len > 1 && body.at[0] == '#' &&
+                   xml_scan_number_of(span_from(body, 1), code)
                ? body.len + 2
                : 0;
 }
 
 /* Bytes that stand for themselves in a text: printable ASCII without '&', '<' and '>', tab and line feed. */
 static bool
-is_plain(char c)
+xml_scan_is_plain(char c)
 {
     unsigned char u = (unsigned char)c;
 
@@ -113,7 +114,7 @@ xml_scan_text(struct xml_at *c, struct xml_piece *out)
         uint32_t code;
         size_t len;
 
-        while (c->at < c->end && is_plain(*c->at))
+        while (c->at < c->end && xml_scan_is_plain(*c->at))
             c->at++;
         if (c->at == c->end)
             return XML_MORE;
@@ -160,7 +161,7 @@ xml_scan_unescape(struct span from, char *to)
 
 /* A text and its end; the element has begun. */
 static enum xml_scan
-leaf(struct xml_at *c, struct span name, bool empty, struct xml_piece *text)
+xml_scan_leaf(struct xml_at *c, struct span name, bool empty, struct xml_piece *text)
 {
     enum xml_scan s;
 
@@ -188,14 +189,14 @@ xml_scan_children(struct xml_at *c, struct span name)
             return xml_scan_close(c, name);
         s = xml_scan_open(c, &child, &empty);
         if (s == XML_DONE)
-            s = leaf(c, child, empty, &text);
+            s = xml_scan_leaf(c, child, empty, &text);
     }
     return s;
 }
 
 /* 1: `what` stands there and is skipped; 0: it does not; -1: it may. */
 static int
-skip(struct xml_at *c, struct span what)
+xml_scan_skip(struct xml_at *c, struct span what)
 {
     size_t here = MIN(xml_at_len(c), what.len);
 
@@ -220,22 +221,22 @@ xml_scan_root(struct xml_at *c, struct span root)
     int n = 0;
 
     for (size_t i = 0; n <= 0 && i < ARRAY_LEN(declarations); i++) {
-        n = skip(c, span_of(declarations[i]));
+        n = xml_scan_skip(c, span_of(declarations[i]));
         more = more || n < 0;
     }
     if (n <= 0 && more)
         return XML_MORE;
     xml_scan_space(c);
-    n = skip(c, SPAN("<"));
+    n = xml_scan_skip(c, SPAN("<"));
     if (n > 0)
-        n = skip(c, root);
+        n = xml_scan_skip(c, root);
     if (n <= 0)
         return n < 0 ? XML_MORE : XML_ODD;
-    n = skip(c, SPAN(" xmlns=\""));
+    n = xml_scan_skip(c, SPAN(" xmlns=\""));
     if (n < 0)
         return XML_MORE;
     while (n > 0 && c->at < c->end && *c->at != '"')
-        if (!is_plain(*c->at++))
+        if (!xml_scan_is_plain(*c->at++))
             return XML_ODD;
     if (n > 0 && c->at < c->end)
         c->at++;

@@ -20,20 +20,20 @@ xml_begin(struct xml *x, struct buf *out)
 }
 
 static char *
-put(char *at, const char *from, size_t len)
+xml_put(char *at, const char *from, size_t len)
 {
     memcpy(at, from, len);
     return at + len;
 }
 
 static void
-put_end(struct xml *x, const char *name, size_t len)
+xml_put_end(struct xml *x, const char *name, size_t len)
 {
     char *at = buf_reserve(x->out, len + 3);
 
     if (at == NULL)
         return;
-    *put(put(at, "</", 2), name, len) = '>';
+    *xml_put(xml_put(at, "</", 2), name, len) = '>';
     x->out->len += len + 3;
 }
 
@@ -47,7 +47,7 @@ open_tag(struct xml *x, const char *name, size_t len, struct span attribute)
     if (at == NULL)
         return;
     *at = '<';
-    *put(put(at + 1, name, len), attribute.at, attribute.len) = '>';
+    *xml_put(xml_put(at + 1, name, len), attribute.at, attribute.len) = '>';
     x->out->len += len + attribute.len + 2;
 }
 
@@ -70,7 +70,7 @@ xml_close(struct xml *x)
 
     assert(x->depth > 0);
     name = x->open[--x->depth];
-    put_end(x, name, strlen(name));
+    xml_put_end(x, name, strlen(name));
 }
 
 /* `text` as it stands, with `quote` on both sides, in an element of its own: most of what a listing is, so in one go. */
@@ -83,13 +83,13 @@ put_leaf(struct xml *x, const char *name, struct span text, struct span quote)
     if (at == NULL)
         return;
     *at = '<';
-    at = put(at + 1, name, len);
+    at = xml_put(at + 1, name, len);
     *at = '>';
-    at = put(at + 1, quote.at, quote.len);
+    at = xml_put(at + 1, quote.at, quote.len);
     if (text.len > 0)
         memcpy(at, text.at, text.len);
-    at = put(at + text.len, quote.at, quote.len);
-    *put(put(at, "</", 2), name, len) = '>';
+    at = xml_put(at + text.len, quote.at, quote.len);
+    *xml_put(xml_put(at, "</", 2), name, len) = '>';
     x->out->len += all;
 }
 
@@ -129,7 +129,7 @@ plain_length(struct span text)
 
 /* What stands for a byte that can't stand for itself; NULL: it can. */
 static const char *
-entity(unsigned char c)
+xml_entity(unsigned char c)
 {
     switch (c) {
     case '&':
@@ -152,7 +152,7 @@ xml_escape(struct buf *out, struct span text)
 
     while (plain < text.len) {
         unsigned char c = (unsigned char)text.at[plain];
-        const char *as = entity(c);
+        const char *as = xml_entity(c);
         bool control = c < 0x20 && c != '\t' && c != '\n';
         uint32_t code;
         size_t len;
