@@ -20,7 +20,6 @@
 
 struct auth;
 #define AUTH_USERS_MAX    10000
-#define AUTH_NAME_MAX     64
 #define AUTH_TEMPORARY_MS (7 * 86400 * 1000ull) /* the longest life of a temporary key */
 
 struct auth_options {

@@ -20,7 +20,6 @@ char *arena_strdup(struct arena *a, struct span s); /* NUL-terminated copy */
 struct span arena_span(struct arena *a, struct span s);
 char *arena_printf(struct arena *a, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
-size_t arena_used(const struct arena *a);
 
 #ifdef FB_TEST_HOOKS
 /* The nth arena_try() of the process from now on (from 1) answers NULL, as if its arena had come to its limit; 0: none. Restarts

@@ -91,13 +91,6 @@ digest_fini(struct digest *d)
     d->ctx = NULL;
 }
 
-size_t
-digest_len(enum digest_kind kind)
-{
-    assert(kind < ARRAY_LEN(kinds));
-    return kinds[kind].len;
-}
-
 static void
 sha256(const void *data, size_t len, unsigned char out[32])
 {

@@ -4,12 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct {
-    const char *name;
-    int status;
-    bool retry;
-} table[ERR_COUNT_] = {
-#define X(code, status, retry) [ERR_##code] = {#code, status, retry},
+static const char *const names[ERR_COUNT_] = {
+#define X(code) [ERR_##code] = #code,
     ERR_TABLE(X)
 #undef X
 };
@@ -67,19 +63,5 @@ const char *
 err_name(enum err code)
 {
     assert(code < ERR_COUNT_);
-    return table[code].name;
-}
-
-int
-err_http_status(enum err code)
-{
-    assert(code < ERR_COUNT_);
-    return table[code].status;
-}
-
-bool
-err_may_retry(enum err code)
-{
-    assert(code < ERR_COUNT_);
-    return table[code].retry;
+    return names[code];
 }

@@ -1,7 +1,7 @@
 /* err: what can go wrong, in one table, and the sentence that travels with it.
  *
- * A code says what the outside may do about it; the sentence says what came and what was wanted. What S3
- * calls a code stands in api/s3/errors.c. Any thread.
+ * A code names the kind of failure; the sentence says what came and what was wanted. S3's code and HTTP status for it
+ * stand in wire/fault.h. Any thread.
  */
 #pragma once
 #include <stdarg.h>
@@ -11,38 +11,17 @@
 #define MUST_CHECK   __attribute__((warn_unused_result))
 #define PRINTF(f, a) __attribute__((format(printf, f, a)))
 
-/* X(code, HTTP status, may the client retry unchanged) */
+/* X(code) */
 #define ERR_TABLE(X)                                                                     \
-    X(OK, 200, false)                                                                    \
-    X(BAD_REQUEST, 400, false)                                                           \
-    X(DENIED, 403, false)                                                                \
-    X(QUOTA, 403, false)                                                                 \
-    X(NOT_FOUND, 404, false)                                                             \
-    X(NO_BUCKET, 404, false)                                                             \
-    X(NO_UPLOAD, 404, false)                                                             \
-    X(NOT_ALLOWED, 405, false)                                                           \
-    X(TIMEOUT, 408, true)                                                                \
-    X(EXISTS, 409, false)                                                                \
-    X(NOT_EMPTY, 409, false)                                                             \
-    X(PRECONDITION, 412, false)                                                          \
-    X(NOT_MODIFIED, 304, false)                                                          \
-    X(TOO_LARGE, 413, false)                                                             \
-    X(RANGE, 416, false)                                                                 \
-    X(BAD_DIGEST, 400, false)                                                            \
-    X(INCOMPLETE, 400, false)                                                            \
-    X(IO, 500, true)                                                                     \
-    X(CORRUPT, 500, false)                                                               \
-    X(INTERNAL, 500, true)                                                               \
-    X(NOT_IMPLEMENTED, 501, false)                                                       \
-    X(BACKEND, 502, true)                                                                \
-    X(BUSY, 503, true)                                                                   \
-    X(CANCELLED, 503, true)                                                              \
-    X(CLOSED, 503, true)                                                                 \
-    X(UNAVAILABLE, 503, true)                                                            \
-    X(NO_SPACE, 507, true)
+    X(OK)                                                                                \
+    X(BAD_REQUEST) X(DENIED) X(QUOTA) X(NOT_FOUND) X(NO_BUCKET) X(NO_UPLOAD)             \
+        X(NOT_ALLOWED) X(TIMEOUT) X(EXISTS) X(NOT_EMPTY) X(PRECONDITION) X(NOT_MODIFIED) \
+            X(TOO_LARGE) X(RANGE) X(BAD_DIGEST) X(INCOMPLETE) X(IO) X(CORRUPT)           \
+                X(INTERNAL) X(NOT_IMPLEMENTED) X(BACKEND) X(BUSY) X(CANCELLED) X(CLOSED) \
+                    X(UNAVAILABLE) X(NO_SPACE)
 
 enum err {
-#define X(code, status, retry) ERR_##code,
+#define X(code) ERR_##code,
     ERR_TABLE(X)
 #undef X
         ERR_COUNT_
@@ -70,5 +49,3 @@ err_forget(struct errbuf *eb)
 }
 
 const char *err_name(enum err code); /* "BAD_REQUEST" */
-int err_http_status(enum err code);
-bool err_may_retry(enum err code);

@@ -36,7 +36,6 @@ size_t digest_end(struct digest *d, unsigned char out[DIGEST_MAX]);
 void digest_fini(struct digest *d); /* when abandoned; twice is fine */
 size_t digest_oneshot(enum digest_kind kind, const void *data, size_t len,
                       unsigned char out[DIGEST_MAX]);
-size_t digest_len(enum digest_kind kind);
 
 /* HMAC-SHA256. */
 void hash_hmac_sha256(const void *key, size_t key_len, const void *data, size_t len,

@@ -8,7 +8,6 @@
 struct list {
     struct list *prev, *next;
 };
-#define LIST_INIT(l) ((struct list){&(l), &(l)})
 
 static inline void
 list_init(struct list *l)

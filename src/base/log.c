@@ -255,15 +255,3 @@ log_set_sink(void (*sink)(const char *line, size_t len))
 {
     atomic_store(&used_sink, sink);
 }
-
-enum err
-log_level_parse(struct span text, enum log_level *out)
-{
-    for (size_t i = 0; i < ARRAY_LEN(level_names); i++) {
-        if (span_is(text, level_names[i])) {
-            *out = (enum log_level)i;
-            return ERR_OK;
-        }
-    }
-    return ERR_BAD_REQUEST;
-}

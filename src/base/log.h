@@ -50,8 +50,6 @@ void log_event(enum log_level level, const char *event, const char *message,
 bool log_wants(enum log_level level);
 void log_set_level(enum log_level level);
 void log_set_format(enum log_format format);
-/* "debug", "info", "warn", "error". */
-enum err log_level_parse(struct span text, enum log_level *out);
 /* The clock of the lines (sim gives its own); NULL is the system's. Nanoseconds since
  * 1970. */
 void log_set_clock(uint64_t (*now_wall_ns)(void));

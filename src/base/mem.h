@@ -10,13 +10,12 @@
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
 #define CONTAINER_OF(ptr, type, member)                                                  \
     ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
-#define LIKELY(x)   __builtin_expect(!!(x), 1)
-#define UNLIKELY(x) __builtin_expect(!!(x), 0)
-#define MIN(a, b)   ((a) < (b) ? (a) : (b))
-#define MAX(a, b)   ((a) > (b) ? (a) : (b))
-#define KIB(n)      ((uint64_t)(n) << 10)
-#define MIB(n)      ((uint64_t)(n) << 20)
-#define GIB(n)      ((uint64_t)(n) << 30)
+#define LIKELY(x) __builtin_expect(!!(x), 1)
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+#define KIB(n)    ((uint64_t)(n) << 10)
+#define MIB(n)    ((uint64_t)(n) << 20)
+#define GIB(n)    ((uint64_t)(n) << 30)
 
 /* `align` is a power of two. */
 static inline uint64_t

@@ -1,10 +1,8 @@
-/* table: finds a pointer by a string or by a number; open addressing, with a limit set at
- * birth. Hashing is seeded by the kernel's random bytes of this process, so that a peer
- * cannot choose keys that collide. One loop or thread at a time.
+/* table: finds a pointer by a string; open addressing, with a limit set at birth. The hash is seeded by the kernel's
+ * random bytes of this process, so that a peer cannot choose keys that collide. One loop or thread at a time.
  *
- * Memory: the table owns its slots; it borrows string keys, which must live as long as
- * they are in the table (usually in the value itself), and values, which are never NULL.
- * One table takes strings or numbers, not both.
+ * Memory: the table owns its slots. It borrows keys, which must live as long as they are in the table (usually in the
+ * value itself), and values, which are never NULL.
  */
 #pragma once
 #include <stdbool.h>
@@ -16,8 +14,8 @@
 struct table {
     struct table_slot {
         uint64_t hash;
-        const char *key; /* NULL: the key is the number in `len` */
-        uint64_t len;
+        const char *key;
+        size_t len;
         void *value; /* NULL: free */
     } * slots;
     size_t count, room, limit;
@@ -32,11 +30,6 @@ void *table_get(const struct table *m, struct span key); /* NULL when not there 
 bool table_put(struct table *m, struct span key, void *value)
     __attribute__((warn_unused_result));
 void *table_erase(struct table *m, struct span key); /* removes and returns, or NULL */
-
-void *table_get_u64(const struct table *m, uint64_t key);
-bool table_put_u64(struct table *m, uint64_t key, void *value)
-    __attribute__((warn_unused_result));
-void *table_erase_u64(struct table *m, uint64_t key);
 
 /* Every value, in no order; the table must not change meanwhile. */
 #define TABLE_EACH(m, slot)                                                              \

@@ -46,13 +46,3 @@ uri_encode(struct buf *out, struct span s, bool keep_slash)
             buf_put(out, hex, sizeof hex);
     }
 }
-
-size_t
-uri_encoded_len(struct span s, bool keep_slash)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < s.len; i++)
-        n += uri_is_plain((unsigned char)s.at[i], keep_slash) ? 1 : 3;
-    return n;
-}

@@ -12,5 +12,3 @@
 int uri_decode(struct span s, char *out);
 /* Encodes all but unreserved bytes; '/' too unless keep_slash. */
 void uri_encode(struct buf *out, struct span s, bool keep_slash);
-/* How long that would be. */
-size_t uri_encoded_len(struct span s, bool keep_slash);

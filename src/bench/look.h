@@ -5,8 +5,6 @@
 #pragma once
 #include "cli/session.h"
 
-#define LOOK_PIDS_MAX 64
-
 struct look {
     bool forebay;
     bool local;           /* the endpoint is this machine */

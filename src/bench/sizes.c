@@ -81,13 +81,3 @@ sizes_of(const struct sizes *s, uint64_t number)
                                        log2((double)s->at[i].from + 1))),
                s->at[i].to);
 }
-
-uint64_t
-sizes_most(const struct sizes *s)
-{
-    uint64_t most = 0;
-
-    for (unsigned i = 0; i < s->count; i++)
-        most = MAX(most, s->at[i].to);
-    return most;
-}

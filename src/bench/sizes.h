@@ -18,4 +18,3 @@ enum err sizes_parse(const char *text, uint64_t most, struct sizes *out,
                      struct errbuf *eb) MUST_CHECK;
 /* The size of object `number`: the same each time. */
 uint64_t sizes_of(const struct sizes *s, uint64_t number);
-uint64_t sizes_most(const struct sizes *s);

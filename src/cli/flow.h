@@ -66,7 +66,7 @@ struct flow {
     bool found_all, over;
     struct rt_cond more, room;
     enum err rc; /* of the first that failed */
-    uint64_t began_ns, json_count;
+    uint64_t began_ns;
 };
 
 /* Runs it, tells what became of it, and returns the exit code. A finder's ERR_BAD_REQUEST is a usage error. */

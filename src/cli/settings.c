@@ -13,7 +13,6 @@
 #include "conf/toml.h"
 
 #define DEFAULT_ENDPOINT "http://127.0.0.1:9000"
-#define PROFILE_MAX      64
 
 const struct settings_flags settings_first = {"endpoint-url", "profile", "region", false};
 const struct settings_flags settings_to = {"to-endpoint-url", "to-profile", "to-region",

@@ -65,7 +65,7 @@ struct view {
     double seconds, cpu; /* cores */
     double requests, errors, in, out, hit, backend_in, disk_read, store_write, syncs;
     double connections, memory, block_cache;
-    bool has_hit, has_cold;
+    bool has_hit;
     struct {
         double requests, p50, p99, bytes_in, bytes_out;
     } op[ARRAY_LEN(ops)];

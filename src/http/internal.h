@@ -126,7 +126,6 @@ struct http_conn {
     uint64_t stalled_ns;
     unsigned head_cache_at; /* where in loop->known its heads were last found */
     bool keep;              /* another request may follow */
-    bool drained_by_us; /* the peer may still be sending: hear it out before closing */
 };
 
 /* One loop's part of a server. Only on that loop, but for the counters, which others

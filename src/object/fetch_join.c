@@ -290,7 +290,6 @@ struct read {
     uint64_t offset;
     void *buf;
     size_t len, n;
-    bool patience_over;
     bool local;
     struct entry entry;
     enum err rc;

@@ -86,16 +86,3 @@ awschunked_trailers(const struct awschunked *d)
 {
     return (struct fields){d->trailers, d->trailer_count};
 }
-
-/* ---- The client's side: STREAMING-UNSIGNED-PAYLOAD-TRAILER ---- */
-
-/* Before `len` bytes of data (not 0), behind them, and at the end; the trailer's name may
- * be NULL. */
-void awschunked_put_head(struct buf *out, uint64_t len);
-void awschunked_put_tail(struct buf *out);
-void awschunked_put_end(struct buf *out, const char *trailer_name,
-                        struct span trailer_value);
-/* The Content-Length of a body of `len` bytes in chunks of `chunk` (the last may be
- * shorter). */
-uint64_t awschunked_encoded_len(uint64_t len, uint64_t chunk, const char *trailer_name,
-                                size_t trailer_value_len);

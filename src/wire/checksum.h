@@ -107,7 +107,6 @@ void checksum_composite_init(struct checksum_composite *c, enum checksum_kind ki
 void checksum_composite_add(struct checksum_composite *c,
                             const struct checksum_value *part);
 void checksum_composite_end(struct checksum_composite *c, struct checksum_value *out);
-void checksum_composite_fini(struct checksum_composite *c); /* when abandoned */
 size_t checksum_composite_text(const struct checksum_value *v, unsigned parts,
                                char out[CHECKSUM_TEXT_MAX]);
 /* Does the whole's follow from its parts'? True of CRCs. */

@@ -101,12 +101,6 @@ checksum_composite_end(struct checksum_composite *c, struct checksum_value *out)
     checksum_end(&c->running, out);
 }
 
-void
-checksum_composite_fini(struct checksum_composite *c)
-{
-    checksum_fini(&c->running);
-}
-
 size_t
 checksum_composite_text(const struct checksum_value *v, unsigned parts,
                         char out[CHECKSUM_TEXT_MAX])

@@ -52,10 +52,6 @@ enum range_got range_resolve(struct span header, uint64_t size, struct range *ou
 enum err range_fault(struct span header, uint64_t size, char size_text[24],
                      struct fault *f);
 
-#define CONTENT_RANGE_MAX 80
-/* "bytes 0-3/10"; with RANGE_UNSATISFIABLE a star stands for the range. Returns out. */
-const char *content_range_text(enum range_got got, const struct range *r, uint64_t size,
-                               char out[CONTENT_RANGE_MAX]);
 /* A client reads "bytes 0-3/10"; the size may be "*" (then UINT64_MAX). */
 enum err content_range_parse(struct span text, struct range *out,
                              uint64_t *size) MUST_CHECK;

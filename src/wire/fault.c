@@ -37,16 +37,6 @@ s3_code_message(enum s3_code code)
     return codes[code].message;
 }
 
-enum s3_code
-s3_code_of(struct span name)
-{
-    for (enum s3_code c = S3_OK + 1; c < S3_CODE_COUNT_; c++) {
-        if (span_is(name, codes[c].name))
-            return c;
-    }
-    return S3_OK;
-}
-
 /* Codes whose meaning base has a name for; the rest go by their status. */
 static const struct {
     enum s3_code code;

@@ -145,8 +145,7 @@ enum s3_code {
 const char *s3_code_name(enum s3_code code);    /* "AccessDenied"; "" for S3_OK */
 int s3_code_status(enum s3_code code);          /* 403; 200 for S3_OK */
 const char *s3_code_message(enum s3_code code); /* the table's sentence */
-enum s3_code s3_code_of(struct span name); /* S3_OK when the table has no such code */
-enum err s3_code_err(enum s3_code code);   /* the nearest of base/err.h */
+enum err s3_code_err(enum s3_code code);        /* the nearest of base/err.h */
 
 #define FAULT_EXTRA_MAX 8
 struct fault {

@@ -36,12 +36,6 @@ http_is_token(struct span s)
     return s.len > 0;
 }
 
-bool
-http_is_value(struct span s)
-{
-    return has_no_control_but_tab(s.at, s.len) && span_trim(s).len == s.len;
-}
-
 /* ---- lists ---- */
 
 /* Takes the next element off a comma-separated list; empty ones are passed over. */

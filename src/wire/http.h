@@ -186,12 +186,9 @@ http_fields(const struct http_head *h)
  * name? */
 bool http_lists(const struct http_head *h, enum http_field f, const char *token);
 enum http_field http_field_of(struct span name); /* HTTP_FIELD_COUNT_: not in the table */
-const char *http_field_name(enum http_field f);
 enum http_method http_method_of(struct span token);
 const char *http_reason(int status); /* "Not Found"; "" when unknown */
 bool http_is_token(struct span s);   /* RFC 9110 token, at least one byte */
-/* May this stand as a value? No control bytes but tab, no blank at either end. */
-bool http_is_value(struct span s);
 
 /* ---- chunked bodies, read ---- */
 struct http_chunked {

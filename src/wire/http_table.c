@@ -60,12 +60,6 @@ http_field_of(struct span name)
     return HTTP_FIELD_COUNT_;
 }
 
-const char *
-http_field_name(enum http_field f)
-{
-    return f < HTTP_FIELD_COUNT_ ? fields[f].name : "";
-}
-
 static const char *const methods[] = {
 #define X(name) #name,
     HTTP_METHOD_TABLE(X)

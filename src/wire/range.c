@@ -83,18 +83,6 @@ range_fault(struct span header, uint64_t size, char size_text[24], struct fault 
     return ERR_RANGE;
 }
 
-const char *
-content_range_text(enum range_got got, const struct range *r, uint64_t size,
-                   char out[CONTENT_RANGE_MAX])
-{
-    if (got == RANGE_UNSATISFIABLE || r->len == 0)
-        snprintf(out, CONTENT_RANGE_MAX, "bytes */%" PRIu64, size);
-    else
-        snprintf(out, CONTENT_RANGE_MAX, "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64,
-                 r->first, r->first + r->len - 1, size);
-    return out;
-}
-
 enum err
 content_range_parse(struct span text, struct range *out, uint64_t *size)
 {

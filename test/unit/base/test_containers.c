@@ -1,5 +1,4 @@
-/* heap, table and list against models that are too simple to be wrong. */
-#include "base/heap.h"
+/* table and list against models that are too simple to be wrong. */
 #include "base/list.h"
 #include "base/mem.h"
 #include "base/table.h"
@@ -14,63 +13,6 @@ next_random(void)
     random_state ^= random_state >> 7;
     random_state ^= random_state << 17;
     return random_state;
-}
-
-/* ---- heap ---- */
-
-enum { TIMERS = 200 };
-
-struct timer {
-    struct heap_node node;
-    uint64_t key;
-};
-
-static uint64_t
-least_of(const struct timer *t)
-{
-    uint64_t least = UINT64_MAX;
-
-    for (size_t i = 0; i < TIMERS; i++) {
-        if (heap_has(&t[i].node))
-            least = MIN(least, t[i].key);
-    }
-    return least;
-}
-
-static void
-test_heap_against_a_scan(void)
-{
-    static struct timer t[TIMERS];
-    struct heap h;
-
-    heap_init(&h);
-    CHECK(heap_pop(&h) == NULL && heap_least(&h) == UINT64_MAX && heap_first(&h) == NULL);
-    for (int round = 0; round < 20000; round++) {
-        struct timer *one = &t[next_random() % TIMERS];
-        uint64_t key = next_random() % 50; /* many equal ones */
-
-        switch (next_random() % 4) {
-        case 0:
-            heap_remove(&h, &one->node); /* in or not */
-            break;
-        case 1:
-            if (h.count > 0)
-                REQUIRE(CONTAINER_OF(heap_pop(&h), struct timer, node)->key <=
-                        least_of(t));
-            break;
-        default:
-            one->key = key;
-            if (heap_has(&one->node))
-                heap_move(&h, &one->node, key);
-            else
-                heap_push(&h, &one->node, key);
-        }
-        REQUIRE(heap_least(&h) == least_of(t));
-    }
-    CHECK(h.count > 0);
-    heap_fini(&h);
-    for (size_t i = 0; i < TIMERS; i++)
-        CHECK(!heap_has(&t[i].node));
 }
 
 /* ---- table ---- */
@@ -121,25 +63,6 @@ test_table_of_strings_against_an_array(void)
     table_fini(&m);
 }
 
-static void
-test_table_of_numbers(void)
-{
-    static int values[1000];
-    struct table m;
-
-    table_init(&m, 1000);
-    for (uint64_t i = 0; i < 1000; i++)
-        REQUIRE(table_put_u64(&m, i << 32, &values[i]));
-    CHECK(!table_put_u64(&m, 7, &values[0]));
-    CHECK(table_put_u64(&m, 0, &values[5])); /* replaces, also when full */
-    CHECK(table_get_u64(&m, 0) == &values[5]);
-    CHECK(table_get_u64(&m, 7) == NULL);
-    for (uint64_t i = 999; i > 0; i--)
-        REQUIRE(table_erase_u64(&m, i << 32) == &values[i]);
-    CHECK_U64(m.count, 1);
-    table_fini(&m);
-}
-
 /* ---- list ---- */
 
 struct item {
@@ -177,9 +100,7 @@ int
 main(int argc, char **argv)
 {
     CHECK_MAIN(argc, argv);
-    RUN(test_heap_against_a_scan);
     RUN(test_table_of_strings_against_an_array);
-    RUN(test_table_of_numbers);
     RUN(test_list);
     return check_done();
 }

@@ -42,9 +42,6 @@ test_published_digests(void)
     CHECK_STR(hex(raw, 16), "d41d8cd98f00b204e9800998ecf8427e"); /* RFC 1321, A.5 */
     digest_oneshot(DIGEST_MD5, "message digest", 14, raw);
     CHECK_STR(hex(raw, 16), "f96b697d7cb7938d525a2f31aaf161d0");
-    CHECK_U64(digest_len(DIGEST_MD5), 16);
-    CHECK_U64(digest_len(DIGEST_SHA1), 20);
-    CHECK_U64(digest_len(DIGEST_SHA256), 32);
 }
 
 static void

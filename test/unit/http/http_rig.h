@@ -217,9 +217,11 @@ app_handle(struct http_request *r, void *arg)
         struct span body;
 
         rig->last_error = http_body_all(r, 1000, &body, &eb);
-        (void)http_reply(
-            r, rig->last_error == ERR_OK ? 200 : err_http_status(rig->last_error),
-            rig->last_error == ERR_OK ? body : span_of(eb.text));
+        (void)http_reply(r,
+                         rig->last_error == ERR_OK          ? 200
+                         : rig->last_error == ERR_TOO_LARGE ? 413
+                                                            : 400,
+                         rig->last_error == ERR_OK ? body : span_of(eb.text));
     } else if (span_starts(path, SPAN("/lent/")) || span_starts(path, SPAN("/later/"))) {
         app_lend(r, rig);
     } else if (span_is(path, "/short")) {

@@ -366,13 +366,14 @@ test_our_own_encoding(void)
         for (size_t at = 0; at < plain.len; at += cases[i].chunk) {
             size_t len = MIN(cases[i].chunk, plain.len - at);
 
-            awschunked_put_head(&framed, len);
+            buf_printf(&framed, "%zx\r\n", len);
             buf_put(&framed, plain.at + at, len);
-            awschunked_put_tail(&framed);
+            buf_puts(&framed, "\r\n");
         }
-        awschunked_put_end(&framed, cases[i].trailer, SPAN("AAAAAA=="));
-        CHECK_U64(framed.len, awschunked_encoded_len(cases[i].len, cases[i].chunk,
-                                                     cases[i].trailer, 8));
+        buf_puts(&framed, "0\r\n");
+        if (cases[i].trailer != NULL)
+            buf_printf(&framed, "%s:AAAAAA==\r\n", cases[i].trailer);
+        buf_puts(&framed, "\r\n");
         snprintf(length, sizeof length, "%zu", cases[i].len);
         CHECK_U64(decode(U, length, cases[i].trailer, buf_span(&framed), 10, &out),
                   S3_OK);

@@ -135,15 +135,18 @@ test_ranges(void)
     };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        struct range r;
-        char text[CONTENT_RANGE_MAX];
+        struct range r, told;
+        uint64_t size;
         enum range_got got = range_resolve(span_of(rows[i].header), rows[i].size, &r);
 
         CHECK_U64(got, rows[i].got);
         CHECK_U64(r.first, rows[i].first);
         CHECK_U64(r.len, rows[i].len);
-        if (rows[i].text != NULL)
-            CHECK_STR(content_range_text(got, &r, rows[i].size, text), rows[i].text);
+        if (got != RANGE_PART || rows[i].text == NULL)
+            continue;
+        /* A client reads the same from the Content-Range of that answer. */
+        CHECK(content_range_parse(span_of(rows[i].text), &told, &size) == ERR_OK);
+        CHECK(told.first == r.first && told.len == r.len && size == rows[i].size);
     }
 }
 

@@ -253,14 +253,9 @@ static void
 test_codes(void)
 {
     for (enum s3_code c = S3_OK + 1; c < S3_CODE_COUNT_; c++) {
-        enum err e = s3_code_err(c);
-
+        CHECK(s3_code_err(c) != ERR_OK);
         CHECK(s3_code_name(c)[0] != '\0' && s3_code_message(c)[0] != '\0');
-        CHECK(s3_code_of(span_of(s3_code_name(c))) == c);
-        CHECK_U64(err_http_status(e) / 100, s3_code_status(c) / 100);
     }
-    CHECK(s3_code_of(SPAN("NoSuchCode")) == S3_OK);
-    CHECK(s3_code_of(SPAN("")) == S3_OK);
     CHECK(fault_set(NULL, S3_NoSuchKey, NULL) == ERR_NOT_FOUND);
     CHECK(fault_set(&fault, S3_SlowDown, "%d", 1) == ERR_BUSY);
     CHECK_STR(fault.message, "1");
