@@ -1,12 +1,9 @@
-/* lock: a mutex with a rank. Locks between threads are the exception here; those there
- * are stand in one table. A thread that holds a lock may take only locks further down the
- * table, so no two threads can wait for each other; lock_acquire() asserts it, in release
- * builds too (it is a shift of a thread-local word). docs/locks.md says what each one
- * protects; a test holds the two lists against each other.
+/* lock: a mutex with a rank. Locks between threads are the exception here; all of them stand in one table. A thread
+ * that holds a lock may acquire only locks further down the table, so no two threads can wait for each other.
+ * lock_acquire() asserts it, in release builds too (a shift of a thread-local word). docs/locks.md says what each
+ * lock protects; a test compares the two lists.
  *
- * Never held across anything that may switch fibers, and never for long: a loop may be
- * waiting.
- */
+ * Never held across anything that may switch fibers, and never for long: a loop may be waiting. */
 #pragma once
 #include <pthread.h>
 #include <stdbool.h>
@@ -42,8 +39,8 @@ void lock_init(struct lock *l, enum lock_rank rank);
 void lock_fini(struct lock *l);
 void lock_acquire(struct lock *l);
 void lock_release(struct lock *l);
-/* Gives the lock up while waiting, as pthread_cond_wait() does. */
+/* Releases the lock while waiting, as pthread_cond_wait() does. */
 void lock_wait(struct lock *l, pthread_cond_t *until);
-/* Whether this thread holds a lock of that rank: for asserts. */
+/* Whether this thread holds a lock of that rank, for asserts. */
 bool lock_held(const struct lock *l);
 const char *lock_name(enum lock_rank rank);

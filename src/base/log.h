@@ -45,7 +45,7 @@ void log_event(enum log_level level, const char *event, const char *message,
               sizeof((struct log_field[]){__VA_ARGS__}) / sizeof(struct log_field))
 #define LOG0(level, event, message) log_event((level), (event), (message), NULL, 0)
 
-/* Whether such a line would be written: for callers whose fields cost something to make.
+/* Whether such a line would be written: for callers whose fields are costly to compute.
  */
 bool log_wants(enum log_level level);
 void log_set_level(enum log_level level);

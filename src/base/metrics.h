@@ -21,21 +21,17 @@
     X(M_ACCEPTED, "forebay_connections_accepted_total", COUNTER, "connections accepted", \
       "", "")                                                                            \
     X(M_REQUESTS_BAD, "forebay_http_rejected_total", COUNTER,                            \
-      "requests refused before a route saw them", "why",                                 \
-      "framing|header|timeout|busy|body")                                                \
+      "requests refused before routing", "why", "framing|header|timeout|busy|body")      \
     X(M_WAITED, "forebay_http_waited_total", COUNTER,                                    \
-      "requests that waited for a place among http.requests", "", "")                    \
+      "requests that waited for a slot of http.requests", "", "")                        \
     X(M_SHED, "forebay_connections_shed_total", COUNTER,                                 \
-      "connections cut while memory was tight, those first that kept us waiting "        \
-      "longest",                                                                         \
-      "", "")                                                                            \
+      "connections closed while memory was tight, longest stalled first", "", "")        \
     X(M_CACHE, "forebay_cache_requests_total", COUNTER,                                  \
       "reads of cached buckets by result", "result", "hit|miss|bypass|coalesced")        \
     X(M_CACHE_BYTES, "forebay_cache_bytes_total", COUNTER, "bytes of such reads",        \
       "result", "hit|miss|bypass|coalesced")                                             \
     X(M_ADMISSION, "forebay_cache_admissions_total", COUNTER,                            \
-      "objects that were fetched into the cache, or passed through because others are "  \
-      "read more",                                                                       \
+      "objects fetched into the cache, or passed through because others are read more",  \
       "result", "admitted|refused")                                                      \
     X(M_READAHEAD, "forebay_cache_readahead_total", COUNTER,                             \
       "objects fetched ahead of a reader that goes through them in order", "", "")       \
@@ -54,13 +50,13 @@
     X(M_DISK_IO_BYTES, "forebay_disk_io_bytes_total", COUNTER,                           \
       "bytes read and written on disks", "direction", "read|write")                      \
     X(M_READS_HEDGED, "forebay_reads_hedged_total", COUNTER,                             \
-      "reads that took too long on one disk and were asked of another copy", "", "")     \
+      "reads that took too long on one disk and were sent to another replica", "", "")   \
     X(M_DISK_SYNCS, "forebay_disk_syncs_total", COUNTER,                                 \
       "fdatasync calls of committers", "", "")                                           \
     X(M_DISK_COMMITS, "forebay_disk_commits_total", COUNTER, "records committed", "",    \
       "")                                                                                \
     X(M_DISK_APPENDED, "forebay_disk_appended_bytes_total", COUNTER,                     \
-      "bytes of records and bodies written, by whom", "by", "user|compaction")           \
+      "bytes of records and bodies written, by origin", "by", "user|compaction")         \
     X(M_DISK_RECLAIMED, "forebay_reclaimed_bytes_total", COUNTER,                        \
       "bytes of segments given back", "how", "unlink|punch|compact")                     \
     X(M_CHECKSUM_FAILURES, "forebay_checksum_failures_total", COUNTER,                   \
@@ -127,9 +123,8 @@ struct metric_request {
 };
 void metric_request_done(const struct metric_request *r);
 
-/* Adds lines at scrape time; `collect` writes whole families in text format. At most 16.
- * It is called with a lock held, so it neither waits nor registers; after
- * metrics_unregister() it is not running any more. */
+/* Adds lines at scrape time; `collect` writes whole families in text format. At most 16 collectors. It runs with a
+ * lock held, so it neither waits nor registers; after metrics_unregister() it is not running any more. */
 void metrics_register(void (*collect)(struct buf *out, void *arg), void *arg);
 void metrics_unregister(void *arg);
 /* "uring" or "epoll", a literal: for forebay_build_info. */

@@ -109,8 +109,6 @@ read_page(struct s3_call *call, const struct s3_list *l, struct s3xml_list_reade
         size_t room;
         char *at = s3xml_list_room(r, &room);
 
-        if (at == NULL)
-            return err_set(eb, ERR_BACKEND, "the server's page of names is too large");
         rc = http_call_read(call->http, at, room, &n, eb);
         f->retry = rc != ERR_OK;
         if (rc == ERR_OK && s3xml_list_feed(r, n, eb) != ERR_OK)

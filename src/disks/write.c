@@ -8,7 +8,6 @@
 #include "disks/rebalance.h"
 #include "disks/write.h"
 #include "rt/point.h"
-#include "rt/small.h"
 #include "rt/time.h"
 
 /* ---- begin ---- */
@@ -17,7 +16,7 @@ struct disks_writer *
 writer_new(struct disks *ds, const struct disks_key *k, enum store_class class)
 {
     size_t birth = k->at.immutable_name.len, key = k->at.key.len;
-    struct disks_writer *w = small_get(sizeof *w + birth + key);
+    struct disks_writer *w = xcalloc(1, sizeof *w + birth + key);
 
     w->disks = ds;
     w->class = class;
@@ -195,7 +194,7 @@ disks_write_abort(struct disks_writer **wp)
     while (w->count > 0)
         writer_drop(w, w->count - 1);
     generation_leave(w->disks, w->generation);
-    small_put(w, sizeof *w + w->key.at.immutable_name.len + w->key.at.key.len);
+    free(w);
 }
 
 /* ---- the end ---- */

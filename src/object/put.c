@@ -10,7 +10,6 @@
 #include "base/num.h"
 #include "object/hasher.h"
 #include "object/put.h"
-#include "rt/small.h"
 #include "rt/time.h"
 #include "wire/etag.h"
 
@@ -27,7 +26,7 @@ put_new(struct object_service *s, const struct map_bucket *b, struct span key,
 
     if (b->closing)
         return err_set(eb, ERR_BUSY, "bucket \"%s\" is being deleted", b->name);
-    p = small_get(sizeof *p + key.len);
+    p = xcalloc(1, sizeof *p + key.len);
     p->s = s;
     p->bucket = map_bucket_ref(b);
     memcpy(p->key_text, key.at, key.len);
@@ -56,7 +55,7 @@ object_put_abort(struct object_put **pp)
         checksum_fini(&p->sum);
     map_bucket_drop(&p->bucket);
     free(p->upload_text);
-    small_put(p, sizeof *p + p->key.len);
+    free(p);
 }
 
 /* The bucket's number of copies may have changed since the request looked it up. The rebalancer does not wait for

@@ -8,7 +8,6 @@
 #include "base/mem.h"
 #include "base/metrics.h"
 #include "object/chunks.h"
-#include "rt/daemon.h"
 #include "rt/loop.h"
 
 #define LOOK_MS         1000u

@@ -1,5 +1,6 @@
-/* bigmem: large tables that live as long as the process and are read at random, and blocks of buffers (blocks.h). Zeroed, touched only as they fill, on huge
- * pages where the kernel gives them: a look-up in a table of many MiB waits for the page tables otherwise. Any thread. */
+/* bigmem: large tables that live as long as the process and are read at random, and blocks of buffers (blocks.h).
+ * Zeroed, touched only as they fill, on huge pages where the kernel gives them: a look-up in a table of many MiB
+ * waits for page tables otherwise. Any thread. */
 #pragma once
 #include <stddef.h>
 

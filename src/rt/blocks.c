@@ -10,7 +10,7 @@
 #include "rt/internal.h"
 #include "rt/sanitize.h"
 
-/* Behind each buffer is a gap where who writes past its end is found. */
+/* With ASan, a gap behind each buffer catches writes past its end. */
 #define BLOCK  (2u << 20)
 #define PLACE  (BLOCKS_LEAST + (FB_ASAN ? 4096u : 0u))
 #define PLACES (BLOCK / PLACE)
@@ -21,11 +21,15 @@ struct block {
     struct list link;       /* blocks.roomy or .full */
     char *at;               /* owned */
     uint32_t slot;          /* block_slot() */
-    uint32_t held;          /* places that were taken when the loop looked last */
-    uint32_t gone;          /* free ones whose pages were given back */
-    bool torn;              /* some were: its pages are small ones now */
-    _Atomic uint64_t taken; /* places, as bits, and OURS; 0: nobody needs it */
+    uint32_t held;          /* taken places as of the loop's last look */
+    uint32_t gone;          /* free places whose pages were returned */
+    bool torn;              /* some were: its pages are small pages now */
+    _Atomic uint64_t taken; /* places as bits, and OURS; 0: unused, to be freed */
 };
+
+static_assert(PLACES <= 32, "a bit per place");
+static_assert(BLOCKS_MOST / BLOCKS_LEAST <= 8,
+              "the alignments that blocks_find_free() knows");
 
 static _Atomic uint64_t bytes;
 
@@ -40,7 +44,10 @@ blocks_bytes(void)
 static void
 block_release(struct block *b, uint64_t bits)
 {
-    if ((atomic_fetch_and(&b->taken, ~bits) & ~bits) != 0)
+    uint64_t before = atomic_fetch_and(&b->taken, ~bits);
+
+    assert((before & bits) == bits); /* nothing is released twice */
+    if ((before & ~bits) != 0)
         return;
     ASAN_CLEAN(b->at, BLOCK);
     bigmem_free(b->at, BLOCK);
@@ -82,6 +89,8 @@ idle_places(const struct block *b)
 static uint32_t
 blocks_mask(unsigned first, unsigned count)
 {
+    assert(count > 0);
+    assert(first + count <= PLACES);
     return ((1u << count) - 1) << first;
 }
 
@@ -105,9 +114,9 @@ blocks_find_free(uint32_t free, unsigned count)
     return free != 0 ? __builtin_ctz(free) : -1;
 }
 
-/* ---- a loop's ---- */
+/* ---- of one loop ---- */
 
-/* What has become free since: it is idle now. */
+/* Adds places that other threads have released to the idle ones. */
 static void
 block_refresh(struct blocks *bs, struct block *b)
 {
@@ -143,6 +152,7 @@ blocks_mark_taken(struct blocks *bs, struct block *b, unsigned first, unsigned c
     char *at = b->at + (size_t)first * PLACE;
 
     bs->idle -= blocks_mask_bytes(mine & ~b->gone);
+    assert((b->held & mine) == 0);
     b->gone &= ~mine;
     b->held |= mine;
     atomic_fetch_or(&b->taken, mine);
@@ -154,7 +164,7 @@ blocks_mark_taken(struct blocks *bs, struct block *b, unsigned first, unsigned c
     return at;
 }
 
-/* Of the first block that has room, `also_gone`: without pages. */
+/* From the first block with room; `also_gone`: also places without pages. */
 static char *
 blocks_cut_from_any(struct blocks *bs, unsigned count, bool also_gone, struct block **of)
 {
@@ -177,6 +187,9 @@ blocks_cut(struct blocks *bs, size_t room, struct block **of)
     unsigned count = (unsigned)(room / BLOCKS_LEAST);
     char *at;
 
+    assert(room >= BLOCKS_LEAST);
+    assert(room <= BLOCKS_MOST);
+    assert((room & (room - 1)) == 0);
     if (bs->roomy.next == NULL) {
         list_init(&bs->roomy);
         list_init(&bs->full);
@@ -198,7 +211,7 @@ block_put(struct block *b, char *at, size_t room)
     block_release(b, blocks_mask_at(b, at, room));
 }
 
-/* False: the ring still knows it. */
+/* False: the ring still uses its slot. */
 static bool
 block_unregister(struct loop *l, struct block *b)
 {
@@ -208,23 +221,25 @@ block_unregister(struct loop *l, struct block *b)
     return true;
 }
 
-/* Nobody has anything of it. */
+/* Unlinks a block without users and drops the loop's reference. */
 static void
 block_unlink(struct blocks *bs, struct block *b)
 {
-    assert(b->held == 0 && b->slot == 0);
+    assert(b->held == 0);
+    assert(b->slot == 0);
     bs->idle -= blocks_mask_bytes(idle_places(b));
     list_remove(&b->link);
     block_release(b, OURS);
 }
 
-/* Gives back the pages of places that are idle. */
+/* Returns the pages of idle places to the system. */
 static void
 block_punch_idle(struct blocks *bs, struct block *b)
 {
     uint32_t left = idle_places(b);
 
     bs->idle -= blocks_mask_bytes(left);
+    assert((b->gone & left) == 0);
     b->gone |= left;
     b->torn = true;
     while (left != 0) {
@@ -237,7 +252,8 @@ block_punch_idle(struct blocks *bs, struct block *b)
     }
 }
 
-/* An empty one that is torn is of no use. Others may have become empty by other threads. */
+/* A torn block that becomes empty is freed: it is no huge page any more. Other blocks may have become empty by other
+ * threads. */
 void
 blocks_recycle(struct blocks *bs, struct block *b, char *at, size_t room)
 {
@@ -250,7 +266,7 @@ blocks_recycle(struct blocks *bs, struct block *b, char *at, size_t room)
         block_unlink(bs, b);
 }
 
-/* The one with the fewest users of those that have idle places. */
+/* The block with the fewest taken places, of those with idle ones. */
 static struct block *
 blocks_emptiest(struct blocks *bs)
 {
@@ -285,7 +301,7 @@ blocks_shrink(struct loop *l, struct blocks *bs)
     return true;
 }
 
-/* A torn one is no huge page: pinned, it would have all its pages again. */
+/* A torn block is no huge page: pinned, it would get all its pages again. */
 uint32_t *
 block_slot(struct block *b, struct iovec *memory)
 {

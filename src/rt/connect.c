@@ -8,7 +8,6 @@
 
 #include "base/ip.h"
 #include "base/mem.h"
-#include "rt/pool.h"
 #include "rt/real.h"
 #include "rt/socket.h"
 

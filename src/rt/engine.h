@@ -1,14 +1,11 @@
-/* engine: what an engine gives to the runtime; inside `rt` only. Three stand behind it:
- * uring, epoll, sim.
+/* engine: the operations that an engine implements for the runtime; inside `rt` only. There are three: uring, epoll,
+ * sim.
  *
- * Everything above these tables is shared: fibers, timers, scopes, waiting, parking,
- * deadlines of streams, class limits and abandoning of disk operations, mailboxes. An
- * engine brings a clock, a way to sleep, bytes that move at once or not at all, and disk
- * operations that complete later. One engine is in force in a process at a time
- * (rt_engine_ops()).
+ * Everything above these tables is shared: fibers, timers, scopes, waiting, parking, deadlines of streams, I/O class
+ * limits, abandoned disk operations, mailboxes. An engine brings a clock, a way to sleep, non-blocking byte streams,
+ * and disk operations that complete later. One engine is in force per process at a time (rt_engine_ops()).
  *
- * Threads: a loop's engine state is touched by that loop's thread only, but for `wake`.
- */
+ * Threads: only the loop's thread touches a loop's engine state, except in `wake`. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -31,8 +28,8 @@ enum io_op_kind {
     IO_TRUNCATE, /* to `offset` bytes */
 };
 
-/* A thing for the worker pool; the caller embeds it. `work` runs on a worker, `done` back
- * on the loop, outside any fiber. */
+/* A job for the worker pool; the caller embeds it. `work` runs on a worker, `done` back on the loop, outside any
+ * fiber. */
 struct rt_job {
     struct rt_msg msg;
     struct list link; /* in the pool's queue */
@@ -49,39 +46,38 @@ struct io_op {
     struct rt_file *file; /* owns a reference */
     struct iobuf *buf;    /* owns a reference; NULL where there are no bytes */
     uint32_t at;          /* place in buf */
-    bool durable;         /* a write that is over when it is synced */
+    bool durable;         /* a write that includes its sync */
     uint64_t offset;      /* place in the file */
     uint64_t len;
-    int64_t result;    /* bytes or -errno */
-    uint64_t begun_ns; /* when the kernel got it; 0: not yet, or nobody observes */
+    int64_t result; /* bytes or -errno */
+    uint64_t
+        begun_ns; /* when the kernel received it; 0: not yet, or without an observer */
     uint32_t beside;
 
     struct loop *loop;
-    struct fiber *waiter;          /* NULL: abandoned */
-    struct io_wait *wait;          /* the waiter's; file.c */
-    struct rt_async_read *reading; /* told instead of a waiter; NULL: none */
-    struct list link;              /* queued behind the class limit */
-    struct rt_job job;             /* for engines that use the pool */
+    struct fiber *waiter; /* NULL: abandoned */
+    struct io_wait *wait; /* the waiter's; file.c */
+    struct rt_async_read *
+        reading; /* the asynchronous read to complete instead of waking a waiter; NULL: none */
+    struct list link;  /* queued behind the class limit */
+    struct rt_job job; /* for engines that use the pool */
 };
-/* By the engine, on the op's loop, outside any fiber, once for each submitted op. The op
- * is gone afterwards. */
+/* Called by the engine, on the op's loop, outside any fiber, once per submitted op. It frees the op. */
 void io_op_done(struct io_op *op, int64_t result);
 
-/* ---- byte streams: net.c waits, the backend moves bytes at once or not at all ---- */
+/* ---- byte streams: net.c waits; the backend moves bytes without blocking ---- */
 struct stream_ops {
-    /* Bytes moved; 0 from try_recv is the end of the stream; -EAGAIN when it would wait,
-     * then the backend owes a stream_edge(); else another -errno. */
+    /* Bytes moved; 0 from try_recv is the end of the stream. -EAGAIN: it would wait, and the backend owes a
+     * stream_edge(). Else another -errno. */
     ssize_t (*try_recv)(struct stream *s, void *buf, size_t len);
     ssize_t (*try_sendv)(struct stream *s, const struct iovec *iov, int count);
     int (*shut)(struct stream *s); /* ends the sending direction: 0 or -errno */
     void (*set_lowat)(struct stream *s, unsigned bytes);
-    /* No more edges, descriptors closed; then free what was allocated, `s` included, now
-     * or later. */
+    /* Stops edges, closes descriptors, then frees everything, `s` included, now or later. */
     void (*destroy)(struct stream *s);
 };
 
-/* What lies over the bytes (TLS). Same contracts as rt_recv and so on; uses
- * stream_recv_raw() and its like. */
+/* A layer over the bytes (TLS). Same contracts as rt_recv and so on; uses stream_recv_raw() and the like. */
 struct stream_layer {
     enum err (*recv)(struct stream *s, void *buf, size_t len, struct deadline by,
                      size_t *n, struct errbuf *eb);
@@ -113,13 +109,11 @@ struct engine_ops {
     enum rt_engine kind;
     bool single; /* one loop in the caller's thread; no threads, no signals */
 
-    /* The loop's own thread. `open` fills l->engine. `close` comes when l->in_flight is
-     * zero. */
+    /* In the loop's own thread. `open` fills l->engine. `close` runs when l->in_flight is zero. */
     enum err (*open)(struct loop *l, struct errbuf *eb);
     void (*close)(struct loop *l);
-    /* Handles what has happened; if nothing has, sleeps until something does, until
-     * wake(), or until `until_ns` (0: does not sleep; UINT64_MAX: no limit). Runs outside
-     * any fiber; wakes fibers, never switches. */
+    /* Handles events. Without events it sleeps until there is one, until wake(), or until `until_ns` (0: does not
+     * sleep; UINT64_MAX: no limit). Runs outside any fiber; wakes fibers, never switches. */
     void (*wait)(struct loop *l, uint64_t until_ns);
     void (*wake)(struct loop *l); /* any thread */
 
@@ -127,17 +121,15 @@ struct engine_ops {
     uint64_t (*wall_ns)(void);
     void (*random)(void *out, size_t len);
 
-    /* Before each wait of a fiber that would really switch. Not ERR_OK: the wait ends
-     * with that at once. `owed`: the wait can't fail (the result is ignored). NULL: none.
-     */
+    /* Runs before each wait of a fiber that would really switch. Not ERR_OK: the wait ends with that at once.
+     * `owed`: the wait cannot fail (the result is ignored). NULL: none. */
     enum err (*before_wait)(struct loop *l, bool owed);
 
     /* rt_blocking(). */
     enum err (*blocking)(void (*work)(void *arg), void *arg, struct deadline by);
 
-    /* Edge-triggered readiness of a descriptor, for what the real engines share; NULL in
-     * sim. `watch` answers 0 or -errno. No edge comes after `unwatch`, which must come
-     * before close(). Both on the loop. */
+    /* Edge-triggered readiness of a descriptor, for what the real engines share; NULL in sim. `watch` returns 0 or
+     * -errno. No edge comes after `unwatch`, which must precede close(). Both on the loop. */
     int (*watch)(struct loop *l, struct watch *w);
     void (*unwatch)(struct loop *l, struct watch *w);
 
@@ -148,15 +140,14 @@ struct engine_ops {
                         struct deadline by, struct stream **out, struct errbuf *eb);
     enum err (*pipe)(struct stream **a, struct stream **b);
 
-    /* Disk. op->file->device tells disks apart. Never fails at once: errors come by
-     * io_op_done(), never from within submit. Adds to l->in_flight until done. */
+    /* Disk. op->file->device tells disks apart. Never fails at once: errors come by io_op_done(), never from within
+     * submit. Counts in l->in_flight until done. */
     void (*submit)(struct loop *l, struct io_op *op);
-    bool writes_durable; /* knows io_op.durable */
-    /* The memory of this slot (iobuf_slot()), or a part that nobody uses, is about to be given back. False: not now, operations
-     * that name the slot are still to be begun. NULL where there are no slots. */
+    bool writes_durable; /* supports io_op.durable */
+    /* Releases the memory of this slot (iobuf_slot()) before it, or an unused part, is returned to the system.
+     * False: not now, prepared operations still name the slot. NULL: the engine has no slots. */
     bool (*forget_slot)(struct loop *l, uint32_t slot);
-    /* The rest of file.h; each may switch. `file_free` comes after the last operation, on
-     * any thread of rt. */
+    /* The rest of file.h; each may switch. `file_free` runs after the last operation, on any thread of rt. */
     enum err (*dir_open)(struct rt_dir *at, const char *path, struct rt_dir **out,
                          struct errbuf *eb);
     void (*dir_free)(struct rt_dir *d);

@@ -7,7 +7,6 @@
 #include "base/metrics.h"
 #include "rt/internal.h"
 #include "rt/sanitize.h"
-#include "rt/stack.h"
 #include "rt/switch.h"
 
 /* ---- in and out ---- */
@@ -16,7 +15,12 @@
 void
 fiber_enter(struct loop *l, struct fiber *f)
 {
+    assert(l == loop_self);
     assert(l->self == NULL);
+    assert(f->loop == l);
+    assert(f->fn != NULL);
+    assert(!f->waiting);
+    assert(l->fibers > 0);
     l->self = f;
     l->spent = 0;
     l->woken_behind = l->ready.prev;
@@ -35,6 +39,7 @@ fiber_enter(struct loop *l, struct fiber *f)
 void
 rt_doing(const char *what)
 {
+    assert(rt_self() != NULL);
     loop_self->self->doing = loop_self->watchdog.doing = what;
 }
 
@@ -56,8 +61,9 @@ leave_group(struct fiber *f)
 {
     struct rt_group *g = f->group;
 
-    list_remove(&f->of_group);
     assert(g->alive > 0);
+    assert(!list_empty(&g->members));
+    list_remove(&f->of_group);
     if (--g->alive == 0 && g->joiner != NULL)
         fiber_wake(g->joiner, ERR_OK);
 }
@@ -69,8 +75,11 @@ fiber_main(void *arg)
 
     ASAN_ARRIVE(NULL, &f->loop->asan_low, &f->loop->asan_size);
     f->fn(f->arg);
+    assert(f == rt_self());
     assert(list_empty(&f->groups)); /* else a group was not joined */
     assert(f->shields == 0);
+    assert(!f->owed);
+    assert(f->timer.place == TIMER_IDLE);
     leave_group(f);
     f->fn = NULL;
     fiber_leave(f);
@@ -89,6 +98,8 @@ fiber_start(struct loop *l, struct rt_group *group, struct deadline scope, fiber
 {
     struct fiber *f = stacks_get(&l->stacks);
 
+    assert(l == loop_self);
+    assert(fn != NULL);
     if (f == NULL)
         return NULL;
     *f = (struct fiber){
@@ -120,9 +131,12 @@ fiber_start(struct loop *l, struct rt_group *group, struct deadline scope, fiber
 static void
 wait_here(struct fiber *f)
 {
+    assert(!f->waiting);
+    assert(list_empty(&f->link)); /* it is in no run queue */
     f->waiting = true;
     fiber_leave(f);
     assert(!f->waiting);
+    assert(f->loop == loop_self);
 }
 
 enum err
@@ -132,6 +146,9 @@ fiber_wait(struct deadline by)
     struct loop *l = f->loop;
     enum err rc;
 
+    assert(f != NULL);
+    assert(!f->owed);
+    assert(f->timer.place == TIMER_IDLE);
     if (f->cancelled && f->shields == 0)
         return ERR_CANCELLED;
     by = deadline_sooner(by, f->scope);
@@ -154,6 +171,8 @@ fiber_wait_owed(void)
 {
     struct fiber *f = rt_self();
 
+    assert(f != NULL);
+    assert(!f->owed);
     if (f->loop->ops->before_wait != NULL)
         (void)f->loop->ops->before_wait(f->loop, true);
     f->owed = true;
@@ -186,6 +205,7 @@ rt_yield(void)
 {
     struct fiber *f = rt_self();
 
+    assert(f != NULL);
     loop_ready(f->loop, f);
     fiber_leave(f);
 }
@@ -197,6 +217,7 @@ rt_run_woken(void)
     struct loop *l = f->loop;
     struct list *n;
 
+    assert(l->turn != NULL); /* a fiber runs within a turn */
     if (l->ready.prev == l->woken_behind)
         return;
     list_push_front(l->turn, &f->link);
@@ -243,7 +264,7 @@ cancel_groups(struct fiber *f)
     }
 }
 
-/* Inside a shield nothing is seen of it; the end of the shield hands it on. */
+/* Inside a shield it has no effect yet; the end of the shield cancels the groups. */
 void
 rt_cancel(struct fiber *f)
 {
@@ -263,13 +284,16 @@ rt_scope_begin(struct rt_scope *s, struct deadline by)
 {
     struct fiber *f = rt_self();
 
+    assert(f != NULL);
     s->outer = f->scope;
     f->scope = deadline_sooner(by, f->scope);
+    assert(f->scope.at_ns <= s->outer.at_ns);
 }
 
 void
 rt_scope_end(struct rt_scope *s)
 {
+    assert(rt_self()->scope.at_ns <= s->outer.at_ns);
     rt_self()->scope = s->outer;
 }
 
@@ -322,6 +346,7 @@ rt_shield_begin(struct rt_shield *s)
     s->outer = f->scope;
     f->scope = DEADLINE_NEVER;
     f->shields++;
+    assert(f->shields > 0); /* no overflow */
 }
 
 void
@@ -349,8 +374,7 @@ rt_group_begin(struct rt_group *g)
         list_push_back(&f->groups, &g->of_parent);
 }
 
-/* A child of a cancelled group runs all the same, cancelled from birth: it may own what
- * it was given. */
+/* A child of a cancelled group runs all the same, cancelled from the start: it may own what it was given. */
 enum err
 rt_group_start(struct rt_group *g, fiber_fn *fn, void *arg)
 {
@@ -376,9 +400,12 @@ void
 rt_group_join(struct rt_group *g)
 {
     assert(g->joiner == NULL);
+    assert(rt_self() != NULL);
     g->joiner = rt_self();
     while (g->alive > 0)
         fiber_wait_owed();
+    assert(g->joiner == rt_self());
+    assert(list_empty(&g->members));
     g->joiner = NULL;
     list_remove(&g->of_parent);
 }

@@ -1,13 +1,11 @@
 /* fiber: straight-line code that waits without blocking its loop.
  *
- * A fiber lives and dies on the loop that started it. Between two calls marked "may
- * switch" nothing else runs on that loop. Every wait ends early with ERR_TIMEOUT at the
- * sooner of its own deadline and the fiber's scope, and with ERR_CANCELLED once the fiber
- * is cancelled: cancellation is sticky, so each later wait fails too, but for those
- * inside rt_shield(). errno does not survive a switch.
+ * A fiber lives and dies on the loop that started it. Between two calls marked "may switch" nothing else runs on that
+ * loop. Every wait ends early: with ERR_TIMEOUT at the sooner of its own deadline and the fiber's scope, and with
+ * ERR_CANCELLED once the fiber is cancelled. Cancellation is sticky, so each later wait fails too, except inside
+ * rt_shield(). errno does not survive a switch.
  *
- * Stacks: 64 KiB and a guard page (more under sanitizers), pooled. Out of stacks is
- * ERR_BUSY.
+ * Stacks: 64 KiB and a guard page (more under sanitizers), pooled. Out of stacks is ERR_BUSY.
  */
 #pragma once
 #include <stdbool.h>
@@ -20,16 +18,16 @@ typedef void fiber_fn(void *arg);
 struct fiber;
 
 struct fiber *rt_self(void); /* NULL outside fibers */
-void rt_yield(void);         /* lets the others of this loop run once. May switch. */
-/* Those that this fiber has woken or started since it ran last run now, before the others of this turn; then it goes on. For
- * what somebody waits for while much else is ready. May switch. */
+void rt_yield(void); /* lets the other ready fibers of this loop run once. May switch. */
+/* Runs the fibers that this fiber has woken or started since it ran last, before the others of this turn, and then
+ * continues. For work that a client waits for while much else is ready. May switch. */
 void rt_run_woken(void);
-bool rt_others_ready(void); /* are others of this loop ready to run? */
+bool rt_others_ready(void); /* whether other fibers of this loop are ready to run */
 /* Both: ERR_OK when the time is over. May switch. */
 enum err rt_sleep_ms(uint64_t ms) MUST_CHECK;
 enum err rt_sleep_until(struct deadline when) MUST_CHECK;
-bool rt_cancelled(void); /* has this fiber been cancelled (shield or not)? */
-/* What this fiber does, a literal: for the line of the log about a turn that took too long. */
+bool rt_cancelled(void); /* whether this fiber has been cancelled, shield or not */
+/* What this fiber does, a literal: for the log line about a turn that took too long. */
 void rt_doing(const char *what);
 void rt_cancel(struct fiber *f); /* same loop; idempotent; wakes it if it waits */
 
@@ -60,15 +58,15 @@ void rt_retries_begin(struct rt_retries *r);
 void rt_retries_end(struct rt_retries *r);
 bool rt_retry(void); /* takes one; false: the budget is used up */
 
-/* Clean-up that must wait: inside, cancellation and outer scopes are not seen. Nests. */
+/* A shield, for clean-up that must wait: inside it, cancellation and outer scopes have no effect. Nests. */
 struct rt_shield {
     struct deadline outer;
 };
 void rt_shield_begin(struct rt_shield *s);
 void rt_shield_end(struct rt_shield *s);
 
-/* A group of child fibers on this loop. The parent joins it before it returns; a parent
- * that is cancelled cancels its groups. Children inherit the parent's scope. */
+/* A group of child fibers on this loop (structured concurrency). The parent joins it before it returns; cancelling a
+ * parent cancels its groups. Children inherit the parent's scope. */
 struct rt_group {
     struct list members;
     struct fiber *joiner;
@@ -77,13 +75,12 @@ struct rt_group {
     struct list of_parent;
 };
 void rt_group_begin(struct rt_group *g);
-/* It runs at the next turn; in a cancelled group too, cancelled from birth: it may own
- * what it was given. ERR_BUSY: out of stacks. */
+/* The child runs at the next turn. In a cancelled group it runs too, cancelled from the start, since it may own what it
+ * was given. ERR_BUSY: out of stacks. */
 enum err rt_group_start(struct rt_group *g, fiber_fn *fn, void *arg) MUST_CHECK;
 void rt_group_cancel(struct rt_group *g);
-/* Returns when none is alive, whether this fiber is cancelled or not. May switch. */
+/* Returns when no child is alive, even when this fiber is cancelled. May switch. */
 void rt_group_join(struct rt_group *g);
 
-/* A fiber of the loop's own group: connections, daemons. rt_stop() cancels and joins
- * them. */
+/* A fiber of the loop's own group: connections, daemons. The end of rt_run() cancels and joins them. */
 enum err rt_spawn(fiber_fn *fn, void *arg) MUST_CHECK;

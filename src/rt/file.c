@@ -1,5 +1,4 @@
-/* file: disk work as fibers see it, whatever engine does it: class limits, abandoned
- * reads. */
+/* file: disk operations as fibers see them, on any engine: class limits, abandoned reads. */
 #include "rt/file.h"
 
 #include <assert.h>
@@ -15,15 +14,15 @@
 
 enum { DIRECT_ALIGN = 4096, CACHE_LINE = 64 };
 
-/* A read of this length keeps a disk busy by itself: eight at once fill one whose knee is at 32 reads of 4 KiB, as many
- * again are on their way to us; with more each only takes longer, and those behind it too. */
+/* A read of this length keeps a disk busy by itself: eight at once saturate a disk whose knee is at 32 reads of 4 KiB, and
+ * as many again are in transit. With more, each takes longer, and so do the operations behind it. */
 #define LARGE_READ      (64u << 10)
 #define LARGE_READS_ALL 32u /* of all loops together */
-/* Pieces of bodies, up to 1 MiB each: with eight the disk is no less busy than with 32, and who appends a small group, or syncs, waits
- * for 8 MiB in the disk and not for 32. */
+/* Pieces of bodies, up to 1 MiB each: eight keep the disk as busy as 32 do, and a small append or a sync then waits behind
+ * 8 MiB in the disk instead of 32. */
 #define BODY_WRITES_ALL 16u
 
-/* Operations of one loop in flight on one disk: beyond, first come first served. */
+/* Operations of one loop in flight on one disk; beyond the limit they wait in order. */
 static unsigned
 lane_limit(unsigned lane)
 {
@@ -52,13 +51,20 @@ lane_of(const struct io_op *op)
 void
 file_ref(struct rt_file *f)
 {
-    atomic_fetch_add_explicit(&f->refs, 1, memory_order_relaxed);
+    unsigned before = atomic_fetch_add_explicit(&f->refs, 1, memory_order_relaxed);
+
+    assert(before > 0); /* a new reference needs a live one */
+    (void)before;
 }
 
 void
 file_drop(struct rt_file *f)
 {
-    if (atomic_fetch_sub(&f->refs, 1) == 1) {
+    unsigned before = atomic_fetch_sub(&f->refs, 1);
+
+    assert(before > 0);
+    if (before == 1) {
+        assert(atomic_load(&f->busy) == 0);
         rt_observer_drop(&f->observer);
         rt_engine_ops()->file_free(f);
     }
@@ -112,8 +118,15 @@ io_queues_free(struct loop *l)
 {
     struct list *n;
 
-    while ((n = list_pop_front(&l->disks)) != NULL)
-        free(LIST_ENTRY(n, struct io_queue, link));
+    while ((n = list_pop_front(&l->disks)) != NULL) {
+        struct io_queue *q = LIST_ENTRY(n, struct io_queue, link);
+
+        for (unsigned i = 0; i < IO_LANES; i++) {
+            assert(q->of[i].in_flight == 0);
+            assert(list_empty(&q->of[i].waiting));
+        }
+        free(q);
+    }
 }
 
 static enum rt_io
@@ -128,7 +141,7 @@ io_of(const struct io_op *op)
     return op->durable ? RT_IO_SYNC : kinds[op->kind];
 }
 
-/* Test hooks: one that is durable fails, and is slow, as either of the two that it stands for. */
+/* Test hooks: a durable write fails, and is slow, like a write and like a sync. */
 static int
 test_error_of(const struct io_op *op)
 {
@@ -146,7 +159,7 @@ test_delay_of(const struct io_op *op)
     return op->durable ? ns + test_io_delay_ns(op->file->observer, RT_IO_WRITE) : ns;
 }
 
-/* Test hooks: one that a slow disk holds back. */
+/* Test hooks: an operation that a slow disk delays. */
 struct late {
     struct timer timer;
     struct io_op *op;
@@ -158,6 +171,7 @@ submit_late(struct timer *t)
     struct late *late = CONTAINER_OF(t, struct late, timer);
     struct io_op *op = late->op;
 
+    assert(op->loop->in_flight > 0);
     free(late);
     op->loop->in_flight--;
     op->loop->ops->submit(op->loop, op);
@@ -174,7 +188,7 @@ hold_back(struct loop *l, struct io_op *op, uint64_t ns)
     timer_add(&l->timers, &late->timer, l->ops->now_ns() + ns);
 }
 
-/* Read once for all that the engine tells at a time. */
+/* Read once per batch of events that the engine delivers. */
 static uint64_t
 clock_of(struct loop *l)
 {
@@ -185,7 +199,7 @@ clock_of(struct loop *l)
     return l->polled_ns;
 }
 
-/* From here on the kernel has it: what it waited for us does not count. */
+/* From here on the kernel has it: the time in our queue does not count. */
 static void
 file_op_submit(struct loop *l, struct io_op *op)
 {
@@ -207,6 +221,7 @@ start_waiting(struct loop *l, struct io_queue *q, unsigned lane)
 {
     unsigned limit = lane_limit(lane);
 
+    assert(lane < IO_LANES);
     while (q->of[lane].in_flight < limit) {
         struct list *n = list_pop_front(&q->of[lane].waiting);
 
@@ -220,7 +235,8 @@ start_waiting(struct loop *l, struct io_queue *q, unsigned lane)
 static void
 notify_observer(const struct io_op *op, int64_t result)
 {
-    bool no_space = result == -ENOSPC || result == -EDQUOT; /* that was the write */
+    bool no_space =
+        result == -ENOSPC || result == -EDQUOT; /* that is the write, not the sync */
     struct rt_io_done d = {.kind = no_space && op->durable ? RT_IO_WRITE : io_of(op),
                            .error = result < 0 ? (int)-result : 0,
                            .len = op->len,
@@ -237,7 +253,10 @@ notify_observer(const struct io_op *op, int64_t result)
 static void
 free_op(struct io_op *op)
 {
-    atomic_fetch_sub(&op->file->busy, 1);
+    unsigned busy = atomic_fetch_sub(&op->file->busy, 1);
+
+    assert(busy > 0);
+    (void)busy;
     file_drop(op->file);
     iobuf_drop(&op->buf);
     free(op);
@@ -259,7 +278,7 @@ run_on_read(struct rt_after_poll *s)
     r->on_read(r, r->result);
 }
 
-/* What a disk has just written lies in no cache of this core. */
+/* What a disk has just written is in no cache of this core. */
 static void
 prefetch_lines(struct span s)
 {
@@ -267,7 +286,7 @@ prefetch_lines(struct span s)
         __builtin_prefetch(s.at + i);
 }
 
-/* Who reads without a fiber has work to do with the bytes: the disk is to have its next reads before. */
+/* on_read works on the bytes, so it runs after the disk has received its next reads. */
 static void
 read_completed(struct rt_async_read *r, int64_t result)
 {
@@ -287,12 +306,17 @@ io_op_done(struct io_op *op, int64_t result)
     struct rt_async_read *reading = op->reading;
     int test_error = test_error_of(op);
 
-    assert(l == loop_self && q->of[lane].in_flight > 0);
+    assert(l == loop_self);
+    assert(lane < IO_LANES);
+    assert(q->of[lane].in_flight > 0);
+    assert(list_empty(&op->link));
+    assert(op->waiter == NULL || reading == NULL);
     q->of[lane].in_flight--;
     if (test_error != 0)
         result = -test_error;
     notify_observer(op, result);
     if (op->waiter != NULL) {
+        assert(!op->wait->done);
         op->wait->result = result;
         op->wait->done = true;
         fiber_wake(op->waiter, ERR_OK);
@@ -303,12 +327,13 @@ io_op_done(struct io_op *op, int64_t result)
         read_completed(reading, result);
 }
 
-/* What a call of this kind may not begin with. */
+/* Whether an operation may begin: not in a cancelled fiber, after its scope, or on a shut disk. */
 static enum err
 may_begin(struct errbuf *eb, const struct rt_file *file)
 {
     struct fiber *f = rt_self();
 
+    assert(f != NULL);
     if (f->cancelled && f->shields == 0)
         return err_set(eb, ERR_CANCELLED, "'%s': cancelled", file->name);
     if (deadline_passed(f->scope))
@@ -316,8 +341,7 @@ may_begin(struct errbuf *eb, const struct rt_file *file)
     return observer_may_begin(file->observer, file->name, eb);
 }
 
-/* Queues or submits. The references are the operation's own: what the fiber does
- * meanwhile is its affair. */
+/* Queues or submits. The operation holds its own references, whatever the fiber does meanwhile. */
 static struct io_op *
 file_op_begin(const struct io_op *template, struct io_wait *w)
 {
@@ -325,6 +349,8 @@ file_op_begin(const struct io_op *template, struct io_wait *w)
     struct io_op *op = xmalloc(sizeof *op);
     struct io_queue *q = queue_of(l, template->file->device);
 
+    assert(template->file != NULL);
+    assert(template->class < RT_CLASSES_);
     *op = *template;
     if (rt_self() != NULL && rt_self()->background)
         op->class = RT_BACKGROUND;
@@ -342,7 +368,7 @@ file_op_begin(const struct io_op *template, struct io_wait *w)
     return op;
 }
 
-/* Waits whatever happens: the kernel would go on without us. */
+/* Waits whatever happens: the kernel would continue without us. */
 static int64_t
 file_op_perform(const struct io_op *template)
 {
@@ -354,8 +380,7 @@ file_op_perform(const struct io_op *template)
     return w.result;
 }
 
-/* The fiber goes on when it is cancelled or late; the operation is taken back, or left to
- * end by itself. */
+/* When the fiber is cancelled or late it continues; the operation is taken off the queue, or ends by itself. */
 static enum err
 perform_abandonable(const struct io_op *template, struct deadline by, int64_t *result)
 {
@@ -399,7 +424,9 @@ static void
 check_place(const struct rt_file *f, uint64_t offset, const struct iobuf *b, uint32_t at,
             uint32_t len)
 {
-    assert(at <= b->room && len <= b->room - at);
+    assert(at <= b->room);
+    assert(len <= b->room - at);
+    assert(offset <= INT64_MAX);
     assert(!f->direct || (offset | at | len) % DIRECT_ALIGN == 0);
     (void)f, (void)offset, (void)b, (void)at, (void)len;
 }
@@ -429,6 +456,7 @@ rt_read(struct rt_file *f, uint64_t offset, struct iobuf *b, uint32_t at, uint32
                        err_name(rc));
     if (result < 0)
         return io_op_failed(f, "reading", result, eb);
+    assert(result <= len);
     *n = (uint32_t)result;
     return ERR_OK;
 }
@@ -447,6 +475,7 @@ rt_read_begin(struct rt_file *f, uint64_t offset, struct iobuf *b, uint32_t at,
                        .reading = r};
     enum err rc = observer_may_begin(f->observer, f->name, NULL);
 
+    assert(r->on_read != NULL);
     check_place(f, offset, b, at, len);
     if (rc == ERR_OK) {
         r->op = file_op_begin(&op, NULL);
@@ -485,6 +514,7 @@ write_all(struct io_op op, struct errbuf *eb)
         result = file_op_perform(&op);
         if (result < 0)
             return io_op_failed(f, "writing", result, eb);
+        assert(result <= (int64_t)len);
         if (result == 0 || (f->direct && result % DIRECT_ALIGN != 0))
             return err_set(eb, ERR_IO, "writing '%s': %" PRId64 " of %" PRIu32 " bytes",
                            f->name, result, len);
@@ -531,7 +561,7 @@ rt_write_durable(struct rt_file *f, uint64_t offset, struct iobuf *b, uint32_t a
                      eb);
 }
 
-/* Those that move no bytes: RT_WRITE, waited for. */
+/* Operations without bytes: class RT_WRITE, waited for. */
 static enum err
 file_op_change(struct rt_file *f, enum io_op_kind kind, uint64_t offset, uint64_t len,
                const char *doing, struct errbuf *eb)
@@ -590,7 +620,8 @@ rt_file_lock(struct rt_file *f, struct errbuf *eb)
         enum err slept = rt_sleep_ms(LOCK_LOOK_MS);
 
         if (slept != ERR_OK)
-            return err_set(eb, slept, "gave up waiting for a lock");
+            return err_set(eb, slept, "locking '%s': %s while another process holds it",
+                           f->name, err_name(slept));
         rc = rt_engine_ops()->file_lock(f, eb);
     }
     return rc;

@@ -1,16 +1,14 @@
-/* file: disk I/O that does not block the loop, with classes, and the buffers it moves.
+/* file: disk I/O that does not block the loop, with I/O classes, and the buffers it moves.
  *
- * Reads and writes go through `struct iobuf`: pooled, aligned to 4 KiB, counted. The
- * operation holds its own reference until the kernel is done. So a read whose fiber is
- * cancelled or times out is *abandoned*: the fiber goes on at once, the buffer is freed
- * when the disk answers. Writes and syncs are never abandoned: once begun they are waited
- * for whatever happens. None begins in a fiber that is cancelled or whose scope has
- * ended. A file likewise lives until its last operation is over.
+ * Reads and writes go through `struct iobuf`: pooled, aligned to 4 KiB, counted. The operation holds its own
+ * reference until the kernel is done. So when the fiber of a read is cancelled or times out, the read is
+ * *abandoned*: the fiber continues at once, and the buffer is freed when the disk answers. Writes and syncs are
+ * never abandoned: once begun they are waited for, whatever happens. None begins in a fiber that is cancelled or
+ * whose scope has ended. A file likewise lives until its last operation is over.
  *
- * Each class has a bound on operations in flight on a file's disk (table in file.c), large
- * reads one of their own; what is beyond waits its turn. Every call but the small
- * inspectors may switch. Paths are opened relative to a directory handle.
- */
+ * Each class has a limit of operations in flight per disk (table in file.c), and large reads have one of their own;
+ * operations beyond it wait in order. Every call except the small inspectors may switch. Paths are opened relative
+ * to a directory handle. */
 #pragma once
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -28,32 +26,32 @@ struct iobuf {
     uint32_t refs; /* atomic: may be dropped on any loop */
 };
 #define IOBUF_MAX (8u << 20)
-/* ERR_BUSY when the pool's limit is reached. Sizes are rounded up to a power of two from
- * 4 KiB. */
+/* ERR_BUSY: the pool's limit is reached. Sizes are rounded up to a power of two from 4 KiB. */
 enum err iobuf_get(uint32_t size, struct iobuf **out) MUST_CHECK;
-/* The same, but waits for others to give some back: for who is in the middle of an answer. To be read into, and dropped
- * on this loop. May switch. */
+/* The same, but waits for a buffer to be released: for a reply that has begun. The buffer is for reading into, and
+ * is dropped on this loop. May switch. */
 enum err iobuf_wait(uint32_t size, struct deadline by, struct iobuf **out) MUST_CHECK;
 #define IOBUF_WAIT_MS                                                                    \
-    2000u /* how long such a reader waits before he is told that we are busy: others wait for what he holds */
-/* The same, but beyond the limit too: for what nobody can wait for, since it is what others wait for, and is bounded by itself.
- * ERR_BUSY: the system has no memory. Such a buffer takes nothing from the limit, and is accounted as others are. */
+    2000u /* how long iobuf_wait() waits before the client gets ERR_BUSY */
+/* The same, but beyond the limit too: for work that other work waits for, and that is bounded by itself. ERR_BUSY:
+ * the system has no memory. Such a buffer does not count against the limit, but is accounted as others are. */
 enum err iobuf_get_beyond(uint32_t size, struct iobuf **out) MUST_CHECK;
-/* The same for a read, or a group of records, that goes to the disk soon: where there is an engine to which such memory costs
- * less it comes from there. Only on a loop, and dropped there. */
+/* The same for a read, or a commit batch, that goes to the disk soon: memory that the engine has registered with the
+ * kernel, where there is such an engine. Loops only; dropped on the same loop. */
 enum err iobuf_get_pinned(uint32_t size, struct iobuf **out) MUST_CHECK;
 struct iobuf *iobuf_ref(struct iobuf *b);
 void iobuf_drop(struct iobuf **bp); /* NULL is fine */
 uint64_t iobuf_in_use(void);        /* bytes */
-uint64_t iobuf_left(void);          /* bytes that this fiber may still get */
-/* Others wait for this fiber, for a disk's commits say: it gets buffers from the last eighth of the limit too, and what it waited
- * for is followed before the other fibers of the turn. */
+uint64_t iobuf_left(void);          /* bytes that this fiber may still allocate */
+/* Other fibers wait for this fiber, for example for a store's committer. It may allocate buffers from the last
+ * eighth of the limit, and it runs before the other fibers of a turn. */
 void rt_essential(void);
 
 /* ---- files ---- */
 struct rt_file;
 struct rt_dir;
-/* Each has so many operations of a loop on a disk at once. RT_BODY: bytes of large bodies, which others would wait for in the disk. */
+/* Each class may have a number of operations in flight per loop and disk. RT_BODY: bytes of large bodies, behind
+ * which other operations would wait in the disk. */
 enum rt_class { RT_READ, RT_WRITE, RT_BODY, RT_REPAIR, RT_BACKGROUND, RT_CLASSES_ };
 enum rt_open_flags {
     RT_O_WRITE = 1, /* else read only */
@@ -65,7 +63,7 @@ enum rt_open_flags {
 };
 
 enum err rt_dir_open(const char *path, struct rt_dir **out, struct errbuf *eb) MUST_CHECK;
-/* The folder that holds what `path` names; *name is its last part and lies in `path`. */
+/* Opens the directory that contains `path`; *name is its last component and lies in `path`. */
 enum err rt_dir_open_of(const char *path, struct rt_dir **out, const char **name,
                         struct errbuf *eb) MUST_CHECK;
 enum err rt_dir_open_at(struct rt_dir *d, const char *name, struct rt_dir **out,
@@ -85,7 +83,7 @@ enum err rt_dir_mode(struct rt_dir *d, const char *name, unsigned *mode,
                      struct errbuf *eb) MUST_CHECK;
 enum err rt_dir_space(struct rt_dir *d, uint64_t *total, uint64_t *free_bytes,
                       struct errbuf *eb) MUST_CHECK;
-/* On which file system the folder was at the latest rt_dir_space(); 0: not known. */
+/* The file system of the directory as of the latest rt_dir_space(); 0: unknown. */
 uint64_t rt_dir_filesystem(const struct rt_dir *d);
 /* The path as given to rt_dir_open (LMDB needs one). In sim: a place in memory. */
 const char *rt_dir_path(const struct rt_dir *d);
@@ -100,11 +98,11 @@ uint32_t rt_file_busy(
     const struct rt_file
         *f); /* operations still in the kernel, abandoned ones included */
 enum err rt_file_size(struct rt_file *f, uint64_t *out, struct errbuf *eb) MUST_CHECK;
-/* flock, exclusive. ERR_EXISTS: somebody has it, and half a second later still: the kernel lets go of a file late that a ring
- * had, be it closed or its process killed. May switch. */
+/* flock, exclusive. ERR_EXISTS: another process holds it, also after half a second of retries: the kernel releases
+ * the lock of a closed or killed ring late. May switch. */
 enum err rt_file_lock(struct rt_file *f, struct errbuf *eb) MUST_CHECK;
 
-/* ---- who is told ---- */
+/* ---- observers ---- */
 enum rt_io {
     RT_IO_READ,
     RT_IO_WRITE,
@@ -121,54 +119,56 @@ struct rt_io_done {
     uint64_t where;   /* of one that failed: the same for the same file and page */
     uint64_t took_ns; /* with the kernel, not in our queue; RT_IO_NAME: 0 */
     uint32_t
-        beside; /* operations that the kernel had of this observer when it began, itself included */
+        beside; /* operations of this observer in the kernel when it began, itself included */
 };
-/* Is told of every operation on what was opened below a directory: the one place where a disk's trouble is seen.
- * Embedded by the caller, counted: each directory and file holds a reference until its last operation is over. */
+/* Receives the result of every operation on what was opened below a directory: the one place where disk trouble is
+ * detected. The caller embeds it; each directory and file holds a reference until its last operation is over. */
 struct rt_observer {
-    /* On the loop that asked, outside any fiber or in the one that asked; must not switch. */
+    /* Runs on the submitting loop, in its fiber or outside any; must not switch. */
     void (*on_io)(struct rt_observer *o, const struct rt_io_done *d);
     void (*free)(struct rt_observer *o); /* any thread of rt */
     _Atomic uint32_t refs;               /* the caller's own: 1 */
     _Atomic uint32_t in_flight;
     _Atomic uint64_t done;
-    _Atomic bool shut; /* nothing begins any more: ERR_IO at once */
+    _Atomic bool shut; /* new operations fail with ERR_IO at once */
     uint64_t number;   /* for test hooks: the nth of the process, from 1 */
 };
-/* For `d` and everything that is opened in it from now on. */
+/* Applies to `d` and everything that is opened in it from now on. */
 void rt_dir_observe(struct rt_dir *d, struct rt_observer *o);
 void rt_observer_drop(struct rt_observer **op); /* NULL is fine */
 
-/* What this fiber and its children read and write from now on is RT_BACKGROUND, whatever the call says. */
+/* From now on reads and writes of this fiber and its children are RT_BACKGROUND, whatever the call says. */
 void rt_io_background(bool on);
 
 /* Reads up to len bytes to b->at + at; *n < len only at the end of the file. */
 enum err rt_read(struct rt_file *f, uint64_t offset, struct iobuf *b, uint32_t at,
                  uint32_t len, enum rt_class class, struct deadline by, uint32_t *n,
                  struct errbuf *eb) MUST_CHECK;
-/* A read that no fiber waits for. It is the caller's, and stays until on_read, which is called once, on this loop, outside
- * any fiber, and must not switch. `result`: bytes, fewer than wanted only at the end of the file, or a negative errno. */
+/* An asynchronous read: no fiber waits for it. The caller owns the struct until on_read, which runs once, on this
+ * loop, outside any fiber, and must not switch. `result`: bytes, fewer than requested only at the end of the file,
+ * or a negative errno. */
 struct rt_async_read {
     void (*on_read)(struct rt_async_read *r, int64_t result);
-    /* Of the buffer: what on_read looks at, which is on its way to the cache while others of this turn are seen to. Nothing: len 0. */
+    /* The part of the buffer that on_read reads: it is prefetched into the CPU cache while other events of the turn
+     * are handled. len 0: none. */
     struct span prefetch_span;
-    struct io_op *op; /* rt's own, as the rest; NULL: it is over */
+    struct io_op *op; /* private to rt, as the rest; NULL: the read is over */
     struct rt_after_poll soon;
     int64_t result;
 };
-/* Begins it; fibers may, and what is no fiber. It has no deadline. On error nothing has begun. Does not switch. */
+/* Begins it, inside or outside a fiber. It has no deadline. On error nothing has begun. Does not switch. */
 enum err rt_read_begin(struct rt_file *f, uint64_t offset, struct iobuf *b, uint32_t at,
                        uint32_t len, enum rt_class class,
                        struct rt_async_read *r) MUST_CHECK;
-/* Instead of waiting for on_read any longer: the operation ends by itself, and holds the buffer until then. */
+/* Gives up on on_read: the operation ends by itself and keeps the buffer until then. */
 void rt_read_abandon(struct rt_async_read *r);
 /* Writes all, or fails. */
 enum err rt_write(struct rt_file *f, uint64_t offset, struct iobuf *b, uint32_t at,
                   uint32_t len, enum rt_class class, struct errbuf *eb) MUST_CHECK;
-/* The same, durable when it is over: one operation, where a write and a sync are two. What was written before is not made durable
- * by it: a disk that can may write these bytes through and flush nothing else. Only where rt_writes_durable(): for files
- * that are read and written directly, and not in the simulation. Which of both failed nobody tells, so every failure but ERR_NO_SPACE
- * is as final as that of a sync. */
+/* The same, but durable when it returns: one operation instead of a write and a sync. It does not make earlier
+ * writes durable: a disk with FUA writes these bytes through and flushes nothing else. Only where
+ * rt_writes_durable(): for files opened with RT_O_DIRECT, and not in the simulator. A failure does not say which of
+ * both failed, so every failure except ERR_NO_SPACE is as final as that of a sync. */
 bool rt_writes_durable(const struct rt_file *f);
 enum err rt_write_durable(struct rt_file *f, uint64_t offset, struct iobuf *b,
                           uint32_t at, uint32_t len, enum rt_class class,
@@ -181,12 +181,12 @@ enum err rt_punch(struct rt_file *f, uint64_t offset, uint64_t len,
                   struct errbuf *eb) MUST_CHECK;
 enum err rt_truncate(struct rt_file *f, uint64_t size, struct errbuf *eb) MUST_CHECK;
 
-/* Whole small files (configuration, credentials): read into *out with a NUL behind; write
- * by a temporary, fsync, rename, fsync of the folder. */
+/* Whole small files (configuration, credentials): reads into *out with a NUL behind; writes by a temporary file,
+ * fsync, rename and fsync of the directory. */
 enum err rt_file_load(struct rt_dir *d, const char *name, uint32_t limit, char **out,
                       size_t *len,
                       struct errbuf *eb) MUST_CHECK; /* the caller frees *out */
-/* The same for a secret that somebody named by its path: ERR_DENIED when others than its owner may read it. */
+/* The same for a secret file named by the user: ERR_DENIED when anyone but its owner may read it. */
 enum err rt_private_load(const char *path, uint32_t limit, char **out, size_t *len,
                          struct errbuf *eb) MUST_CHECK;
 enum err rt_file_store(struct rt_dir *d, const char *name, const void *data, size_t len,

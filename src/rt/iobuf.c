@@ -1,15 +1,15 @@
-/* iobuf: pooled I/O buffers. Each loop keeps some idle ones by size, last in first out: a
- * fresh buffer of 128 KiB costs 40 us of page faults. What threads other than loops drop
- * goes back to the system.
+/* iobuf: pooled I/O buffers. Each loop keeps idle ones by size, last in first out: a fresh buffer of 128 KiB costs
+ * 40 us of page faults. Buffers that other threads drop are freed.
  *
- * Buffers for small reads that no fiber waits for are pieces of slabs, which the ring knows as one each: their pages are not
- * looked up for each read (a twentieth of its CPU). They stay on their loop, and slabs as long as it.
+ * Buffers for small asynchronous reads are pieces of slabs, each of which is one registered buffer of the ring: the
+ * kernel then looks up no pages per read (a twentieth of its CPU). They stay on their loop, and slabs live as long
+ * as it.
  *
- * Buffers for large reads, and for groups of records, are a loop's own: its ring pins their
- * pages once, not for each operation (a ninth of the CPU of a read of 100 KB that is sent). They are
- * cut from huge pages (blocks.h), each of which the ring knows as one: what lies in pages here and there a disk gets up to
- * twice as long for (docs/decisions/0022-verify.md). */
-#include "rt/iobuf.h"
+ * Buffers for large reads, and for commit batches, belong to one loop too: its ring pins their pages once, not per
+ * operation (a ninth of the CPU of a 100 KB read that is sent). They are cut from huge pages (blocks.h), each of
+ * which the ring knows as one buffer: a disk takes up to twice as long for scattered pages
+ * (docs/decisions/0022-verify.md). */
+#include "rt/internal.h"
 #include "rt/test_io.h"
 
 #include <assert.h>
@@ -19,7 +19,7 @@
 #include "base/account.h"
 #include "base/mem.h"
 
-#define IDLE_MAX      MIB(16) /* bytes a loop keeps; at least IOBUF_MAX */
+#define IDLE_MAX      MIB(16) /* bytes that a loop keeps idle; at least IOBUF_MAX */
 #define LIMIT_DEFAULT MIB(256)
 enum { SMALLEST = 4096, PAGE = 4096, HUGE = 2 << 20, WAIT_MS = 5 };
 
@@ -27,16 +27,15 @@ struct pooled {
     struct iobuf buf;
     struct pooled *next; /* idle */
     unsigned class;
-    uint64_t reads_of; /* number of the loop that reads into it; 0: for any use */
-    bool beyond;       /* iobuf_get_beyond(): not part of in_use */
-    struct slab *slab; /* that it is a piece of; NULL: none */
-    struct block *
-        block; /* that it is cut from, until it is dropped; NULL: its memory is its own */
+    uint64_t reads_of;   /* number of the loop that reads into it; 0: for any use */
+    bool beyond;         /* from iobuf_get_beyond(): not counted in in_use */
+    struct slab *slab;   /* the slab it belongs to, or NULL */
+    struct block *block; /* the block it is cut from, or NULL: its memory is its own */
 };
 
 #define PIECE       (16u << 10)
 #define SLAB_PIECES 64u
-#define SLABS_MAX   4u /* a loop; beyond, small reads go into buffers like any */
+#define SLABS_MAX   4u /* per loop; beyond, small reads use ordinary buffers */
 struct slab {
     struct slab *next;
     char *at;
@@ -44,9 +43,13 @@ struct slab {
     struct pooled pieces[SLAB_PIECES];
 };
 
+static_assert(IDLE_MAX >= IOBUF_MAX, "the largest buffer can be kept");
+static_assert(PIECE * SLAB_PIECES == MIB(1), "docs/decisions/0011");
+
 static _Atomic uint64_t in_use, limit = LIMIT_DEFAULT, loops_seen;
 
-/* The last eighth is for what everybody waits for: the commits of a disk go on while slow clients hold the rest. */
+/* The last eighth of the limit is for work that everything waits for: a store's commits continue while slow clients
+ * hold the rest. */
 static uint64_t
 limit_now(void)
 {
@@ -81,8 +84,11 @@ iobuf_class_of(uint32_t size)
 {
     unsigned class = 0;
 
+    assert(size > 0);
+    assert(size <= IOBUF_MAX);
     while ((uint32_t)SMALLEST << class < size)
         class += 1;
+    assert(class < IOBUF_CLASSES);
     return class;
 }
 
@@ -94,7 +100,7 @@ iobuf_loop_number(struct loop *l)
     return l->iobufs.number;
 }
 
-/* The number under which buffers for reads are this loop's; 0: this one is for any use. */
+/* The number of this loop for a read buffer; 0: the buffer is for any use. */
 static uint64_t
 reads_of(struct loop *l, size_t room, bool for_read)
 {
@@ -109,6 +115,7 @@ iobuf_pop(struct loop *l, struct iobuf_list *list)
     struct pooled *p = list->first;
 
     if (p != NULL) {
+        assert(l->iobufs.bytes >= p->buf.room);
         list->first = p->next;
         l->iobufs.bytes -= p->buf.room;
     }
@@ -127,7 +134,7 @@ iobuf_pop_idle(struct loop *l, unsigned class)
     return iobuf_pop(l, list);
 }
 
-/* Memory of its own. */
+/* A buffer with memory of its own. */
 static struct pooled *
 iobuf_alloc(unsigned class)
 {
@@ -138,7 +145,7 @@ iobuf_alloc(unsigned class)
     if (at == NULL)
         return NULL;
     if (room >= HUGE)
-        (void)madvise(at, room, MADV_HUGEPAGE); /* pages are looked up for each read */
+        (void)madvise(at, room, MADV_HUGEPAGE); /* the kernel looks up pages per read */
     p = xmalloc(sizeof *p);
     *p = (struct pooled){.buf = {.at = at, .room = (uint32_t)room}, .class = class};
     return p;
@@ -169,6 +176,15 @@ rt_essential(void)
     loop_self->self->essential = true;
 }
 
+static void
+iobuf_uncharge(uint64_t room)
+{
+    uint64_t before = atomic_fetch_sub(&in_use, room);
+
+    assert(before >= room);
+    (void)before;
+}
+
 static bool
 iobuf_charge(uint64_t room)
 {
@@ -176,20 +192,21 @@ iobuf_charge(uint64_t room)
         return false;
     if (atomic_fetch_add(&in_use, room) + room <= limit_now())
         return true;
-    atomic_fetch_sub(&in_use, room);
+    iobuf_uncharge(room);
     return false;
 }
 
 static struct iobuf *
 iobuf_hand_out(struct pooled *p, bool beyond)
 {
+    assert(p->buf.refs == 0);
     p->beyond = beyond;
     account_add(ACCOUNT_BUFFERS, (int64_t)p->buf.room);
     p->buf.refs = 1;
     return &p->buf;
 }
 
-/* Without a look at the limit. */
+/* Does not check the limit. */
 static enum err
 iobuf_take_any(unsigned class, uint64_t reads, bool beyond, struct iobuf **out)
 {
@@ -211,17 +228,16 @@ iobuf_get_charged(uint32_t size, bool for_read, struct iobuf **out)
     uint64_t room = (uint64_t)SMALLEST << class;
     enum err rc;
 
-    assert(size > 0 && size <= IOBUF_MAX);
     *out = NULL;
     if (!iobuf_charge(room))
         return ERR_BUSY;
     rc = iobuf_take_any(class, reads_of(loop_self, room, for_read), false, out);
     if (rc != ERR_OK)
-        atomic_fetch_sub(&in_use, room);
+        iobuf_uncharge(room);
     return rc;
 }
 
-/* ---- pieces ---- */
+/* ---- pieces of slabs ---- */
 
 static void
 add_slab(struct loop *l)
@@ -236,6 +252,7 @@ add_slab(struct loop *l)
     s->next = l->iobufs.slabs;
     l->iobufs.slabs = s;
     l->iobufs.slab_count++;
+    assert(l->iobufs.slab_count <= SLABS_MAX);
     for (unsigned i = SLAB_PIECES; i-- > 0;) {
         struct pooled *p = &s->pieces[i];
 
@@ -263,6 +280,7 @@ iobuf_get_pinned(uint32_t size, struct iobuf **out)
         return iobuf_get_charged(size, true, out);
     if (!iobuf_charge(PIECE))
         return ERR_BUSY;
+    assert(p->slab != NULL);
     l->iobufs.pieces = p->next;
     *out = iobuf_hand_out(p, false);
     return ERR_OK;
@@ -299,7 +317,7 @@ iobuf_wait(uint32_t size, struct deadline by, struct iobuf **out)
 {
     enum err rc = iobuf_get_charged(size, true, out);
 
-    /* Asked again and again: they come back on any loop, and whoever drops one must not look for who waits. */
+    /* Polls: buffers are released on any loop, and a release must not have to search for waiters. */
     while (rc == ERR_BUSY && !deadline_passed(by)) {
         enum err slept = rt_sleep_ms(WAIT_MS);
 
@@ -336,6 +354,8 @@ iobuf_slot(struct iobuf *b, struct iovec *memory)
 static void
 iobuf_discard(struct pooled *p)
 {
+    assert(p->slab == NULL);
+    assert(p->buf.refs == 0);
     if (p->block != NULL)
         block_put(p->block, p->buf.at, p->buf.room);
     else
@@ -343,7 +363,7 @@ iobuf_discard(struct pooled *p)
     free(p);
 }
 
-/* The size that nobody has asked for longest, of those with idle ones; NULL: there are none. */
+/* Of the sizes with idle buffers, the one requested longest ago; NULL: there are none. */
 static struct iobuf_list *
 least_wanted(struct loop *l)
 {
@@ -358,8 +378,8 @@ least_wanted(struct loop *l)
     return least;
 }
 
-/* Makes room for `bytes` more idle ones: what other work has left goes first, or a loop that has taken in objects would make
- * the buffers of all its reads anew. */
+/* Makes room for `bytes` more idle memory. What other work left goes first; otherwise a loop that has taken in
+ * objects would allocate the buffers of all its reads again. */
 static void
 iobuf_make_room(struct loop *l, uint64_t bytes)
 {
@@ -372,7 +392,7 @@ iobuf_make_room(struct loop *l, uint64_t bytes)
             blocks_shrink(l, &c->blocks))
             continue;
         if (list == NULL)
-            return; /* the ring is busy with what is idle in blocks; they come to it another time */
+            return; /* the ring still uses the idle blocks; a later call frees them */
         iobuf_discard(iobuf_pop(l, list));
     }
 }
@@ -392,6 +412,7 @@ iobuf_keep_idle(struct loop *l, struct pooled *p)
     p->next = list->first;
     list->first = p;
     l->iobufs.bytes += p->buf.room;
+    assert(l->iobufs.bytes <= IDLE_MAX);
 }
 
 static void
@@ -414,10 +435,11 @@ iobuf_drop(struct iobuf **bp)
         return;
     p = CONTAINER_OF(b, struct pooled, buf);
     if (!p->beyond)
-        atomic_fetch_sub(&in_use, b->room);
+        iobuf_uncharge(b->room);
     account_add(ACCOUNT_BUFFERS, -(int64_t)b->room);
     if (p->slab != NULL) {
-        assert(l != NULL && p->reads_of == l->iobufs.number);
+        assert(l != NULL);
+        assert(p->reads_of == l->iobufs.number);
         p->next = l->iobufs.pieces;
         l->iobufs.pieces = p;
         return;

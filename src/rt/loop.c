@@ -5,10 +5,8 @@
 
 #include "base/mem.h"
 #include "base/metrics.h"
-#include "rt/iobuf.h"
+#include "rt/internal.h"
 #include "rt/sanitize.h"
-#include "rt/stack.h"
-#include "rt/turn.h"
 
 _Thread_local struct loop *loop_self;
 
@@ -21,6 +19,7 @@ mailbox_push(struct loop *l, struct rt_msg *m)
 {
     struct rt_msg *head = atomic_load_explicit(&l->box.head, memory_order_relaxed);
 
+    assert(m->fn != NULL);
     do {
         m->next = head;
     } while (!atomic_compare_exchange_weak(&l->box.head, &head, m));
@@ -63,12 +62,16 @@ mailbox_drain(struct loop *l)
 void
 rt_after_poll(struct rt_after_poll *s)
 {
+    assert(loop_self != NULL);
+    assert(s->fn != NULL);
     list_push_back(&loop_self->soon, &s->link);
 }
 
 void
 rt_before_submit(struct rt_after_poll *s)
 {
+    assert(loop_self != NULL);
+    assert(s->fn != NULL);
     list_push_back(&loop_self->before_submit, &s->link);
 }
 
@@ -95,11 +98,14 @@ loop_run_before_submit(struct loop *l)
 void
 loop_ready(struct loop *l, struct fiber *f)
 {
+    assert(l == loop_self);
+    assert(f->loop == l);
+    assert(!f->waiting);
+    assert(list_empty(&f->link));
     list_push_back(&l->ready, &f->link);
 }
 
-/* Those that are ready now; whoever becomes ready meanwhile waits until the kernel was
- * before_submit. */
+/* Runs the fibers that are ready now. Fibers that become ready meanwhile wait until the next poll of the kernel. */
 static void
 loop_run_ready(struct loop *l)
 {
@@ -113,6 +119,7 @@ loop_run_ready(struct loop *l)
     now.next->prev = &now;
     now.prev->next = &now;
     list_init(&l->ready);
+    assert(l->turn == NULL); /* turns do not nest */
     l->turn = &now;
     while ((n = list_pop_front(&now)) != NULL) {
         struct fiber *f = LIST_ENTRY(n, struct fiber, link);
@@ -148,13 +155,16 @@ loop_turn(struct loop *l)
 {
     uint64_t until;
 
+    assert(l == loop_self);
+    assert(l->self == NULL);
+    assert(!l->exit);
     l->now_ns = l->ops->now_ns();
     if (l->watchdog.from_ns != 0)
         watchdog_end(&l->watchdog, l->index, l->now_ns);
     watchdog_begin(&l->watchdog, l->now_ns);
     loop_run_before_submit(l);
     run_deferred(&l->soon);
-    watchdog_mark(&l->watchdog, "what was to be done soon", NULL);
+    watchdog_mark(&l->watchdog, "rt_after_poll callbacks", NULL);
     mailbox_drain(l);
     watchdog_mark(&l->watchdog, "messages", NULL);
     timer_run(&l->timers, l->now_ns);
@@ -189,6 +199,8 @@ loop_open(struct loop *l, const struct rt_options *o, unsigned loops, struct err
 {
     enum err rc;
 
+    assert(loop_self == NULL); /* one loop per thread */
+    assert(loops > 0);
     loop_self = l;
     list_init(&l->ready);
     list_init(&l->parked);
@@ -214,11 +226,17 @@ loop_open(struct loop *l, const struct rt_options *o, unsigned loops, struct err
 void
 loop_close(struct loop *l)
 {
-    assert(l->fibers == 0 && l->in_flight == 0);
+    assert(l == loop_self);
+    assert(l->fibers == 0);
+    assert(l->in_flight == 0);
+    assert(l->root.alive == 0);
+    assert(list_empty(&l->ready));
+    assert(list_empty(&l->parked));
+    assert(list_empty(&l->due));
+    assert(l->retired == NULL);
     l->ops->close(l);
     io_queues_free(l);
     iobuf_free_idle(l);
-    small_free_idle(l);
     sendable_pipe_free(&l->zero_copy_pipe);
     timer_fini(&l->timers);
     stacks_fini(&l->stacks);
@@ -228,6 +246,7 @@ loop_close(struct loop *l)
 void
 loop_stop(struct loop *l)
 {
+    assert(l == loop_self);
     l->stopping = true;
     rt_group_cancel(&l->root);
     stream_unpark_all(l);
@@ -261,6 +280,7 @@ run_call(void *arg)
 {
     struct call *c = arg;
 
+    assert(c->fiber == rt_self());
     c->fn(c->arg);
     c->fiber = NULL;
     rt_wake(&c->waiter);
@@ -272,6 +292,7 @@ on_call(struct rt_msg *m)
     struct call *c = CONTAINER_OF(m, struct call, msg);
     struct loop *l = loop_self;
 
+    assert(c->fiber == NULL);
     c->fiber = fiber_start(l, &l->root, c->scope, run_call, c);
     if (c->fiber != NULL) {
         c->fiber->retries = c->retries;
@@ -307,7 +328,7 @@ on_cancel(struct rt_msg *m)
     rt_wake(&c->cancel_seen);
 }
 
-/* False: the fiber was cancelled, or its time is over, before the wake came. */
+/* False: the fiber was cancelled, or its deadline passed, before the wake came. */
 static bool
 wait_unless_cancelled(struct rt_waiter *w)
 {
@@ -320,7 +341,7 @@ wait_unless_cancelled(struct rt_waiter *w)
     return w->done;
 }
 
-/* Messages arrive in order: the call is there before its cancel. Both lie on this stack until both have been before_submit. */
+/* Messages arrive in order: the call before its cancel. Both lie on this stack until the other loop has handled both. */
 enum err
 rt_call_cancellable(unsigned loop, fiber_fn *fn, void *arg)
 {
@@ -350,6 +371,8 @@ on_waiter_wake(struct rt_msg *m)
 {
     struct rt_waiter *w = CONTAINER_OF(m, struct rt_waiter, msg);
 
+    assert(w->loop == loop_self->index);
+    assert(!w->done); /* one wake per wait */
     w->done = true;
     if (w->fiber != NULL)
         fiber_wake(w->fiber, ERR_OK);
@@ -361,11 +384,12 @@ rt_waiter_init(struct rt_waiter *w)
     *w = (struct rt_waiter){.msg.fn = on_waiter_wake, .loop = rt_loop_index()};
 }
 
-/* The fiber is named only while it waits here: a wake that comes sooner must not end
- * another wait of it. */
+/* w->fiber is set only while the fiber waits here: an earlier wake must not end another wait of it. */
 void
 rt_wait(struct rt_waiter *w)
 {
+    assert(rt_self() != NULL);
+    assert(w->fiber == NULL);
     w->fiber = rt_self();
     while (!w->done)
         fiber_wait_owed();
@@ -381,10 +405,9 @@ rt_wake(struct rt_waiter *w)
         rt_post(w->loop, &w->msg);
 }
 
-/* ---- retiring ---- A round is one message that visits every loop and comes origin.
- * Messages are handled between fibers, so when it is origin no fiber anywhere still runs on
- * what it looked up before the round began. What is retired while a round travels waits
- * for the next one. */
+/* ---- retiring (epoch-based reclamation) ---- A round is one message that visits every loop and returns to its origin.
+ * Loops handle messages between fibers, so when it returns no fiber anywhere still uses what it looked up before the round
+ * began. What is retired during a round waits for the next one. */
 
 struct retired {
     struct retired *next;
@@ -404,6 +427,8 @@ send_round(struct loop *l)
 {
     struct round *r = xmalloc(sizeof *r);
 
+    assert(!l->retiring);
+    assert(l->retired != NULL);
     *r = (struct round){.msg.fn = on_round, .origin = l->index, .list = l->retired};
     r->at = (l->index + 1) % rt_loop_count();
     l->retired = NULL;
@@ -423,6 +448,8 @@ on_round(struct rt_msg *m)
         rt_post(r->at, &r->msg);
         return;
     }
+    assert(l->index == r->origin);
+    assert(l->retiring);
     free(r);
     l->retiring = false;
     if (l->retired != NULL)
@@ -443,6 +470,7 @@ rt_retire(void (*fn)(void *ptr), void *ptr)
     struct retired *r = xmalloc(sizeof *r);
 
     assert(l != NULL);
+    assert(fn != NULL);
     *r = (struct retired){.next = l->retired, .fn = fn, .ptr = ptr};
     l->retired = r;
     if (!l->retiring)
@@ -453,4 +481,62 @@ enum err
 rt_blocking(void (*work)(void *arg), void *arg, struct deadline by)
 {
     return loop_self->ops->blocking(work, arg, by);
+}
+
+/* ---- the clocks ---- */
+
+uint64_t
+rt_now_ns(void)
+{
+    return rt_engine_ops()->now_ns();
+}
+
+uint64_t
+rt_turn_ns(void)
+{
+    return loop_self != NULL ? loop_self->now_ns : rt_now_ns();
+}
+
+uint64_t
+rt_wall_ns(void)
+{
+    return rt_engine_ops()->wall_ns();
+}
+
+/* ---- daemons ---- */
+
+enum err
+rt_daemon_start(struct rt_daemon *d, fiber_fn *run, void *arg)
+{
+    enum err rc;
+
+    assert(!d->running);
+    assert(d->joiner == NULL);
+    d->running = true;
+    rc = rt_spawn(run, arg);
+    if (rc != ERR_OK)
+        d->running = false;
+    return rc;
+}
+
+void
+rt_daemon_over(struct rt_daemon *d)
+{
+    assert(d->running);
+    d->running = false;
+    if (d->joiner != NULL)
+        rt_wake(d->joiner);
+}
+
+void
+rt_daemon_join(struct rt_daemon *d)
+{
+    struct rt_waiter over;
+
+    if (!d->running)
+        return;
+    assert(d->joiner == NULL);
+    rt_waiter_init(&over);
+    d->joiner = &over;
+    rt_wait(&over); /* owed by rt_daemon_over() */
 }

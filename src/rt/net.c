@@ -1,5 +1,5 @@
-/* net: waiting for bytes and closing streams, whatever moves the bytes; park.c has the
- * streams nobody waits for. */
+/* net: waiting for bytes and closing streams, whatever backend moves the bytes; park.c has streams without a waiting
+ * fiber. */
 #include "rt/net.h"
 
 #include <assert.h>
@@ -9,8 +9,7 @@
 #include "base/mem.h"
 #include "rt/internal.h"
 
-/* A fiber whose peer is always faster than it never waits: after this many calls it lets
- * the others run. */
+/* A fiber whose peer is always faster never waits: after this many calls it yields. */
 enum { CALLS_BEFORE_YIELD = 64 };
 
 void
@@ -19,6 +18,10 @@ stream_init(struct stream *s, const struct stream_ops *ops, const char *peer,
 {
     size_t len = MIN(strlen(peer), sizeof s->peer - 1);
 
+    assert(loop_self != NULL);
+    assert(ops->try_recv != NULL);
+    assert(ops->try_sendv != NULL);
+    assert(ops->destroy != NULL);
     *s = (struct stream){
         .ops = ops, .loop = loop_self, .may_out = true, .loopback = loopback};
     memcpy(s->peer, peer, len);
@@ -26,18 +29,24 @@ stream_init(struct stream *s, const struct stream_ops *ops, const char *peer,
     timer_init(&s->park.timer, stream_on_park_deadline);
 }
 
-/* ---- who is inside ---- */
+/* ---- calls in progress ---- */
 
 static void
 stream_enter(struct stream *s)
 {
-    assert(s->loop == loop_self && !s->closed);
+    assert(s->loop == loop_self);
+    assert(!s->closed);
     s->users++;
 }
 
 static void
 stream_destroy(struct stream *s)
 {
+    assert(s->closed);
+    assert(s->users == 0);
+    assert(s->receiver == NULL);
+    assert(s->sender == NULL);
+    assert(s->park.timer.place == TIMER_IDLE);
     if (s->layer != NULL)
         s->layer->destroy(s);
     if (s->counted)
@@ -83,14 +92,16 @@ rt_stream_reset(struct stream **sp)
 /* ---- waiting for an edge ---- */
 
 static enum err
-wait_edge(struct stream *s, struct fiber **who, struct deadline by)
+wait_edge(struct stream *s, struct fiber **waiter, struct deadline by)
 {
     enum err rc;
 
-    assert(*who == NULL); /* one fiber at a time in each direction */
-    *who = rt_self();
+    assert(waiter == &s->receiver || waiter == &s->sender);
+    assert(*waiter == NULL); /* one fiber at a time in each direction */
+    *waiter = rt_self();
     rc = fiber_wait(by);
-    *who = NULL;
+    assert(*waiter == rt_self());
+    *waiter = NULL;
     return s->closed ? ERR_CLOSED : rc;
 }
 
@@ -134,6 +145,7 @@ be_fair(struct stream *s)
 void
 stream_edge(struct stream *s, unsigned edges)
 {
+    assert(s->loop == loop_self);
     if ((edges & EDGE_HANGUP) != 0)
         s->hangup = true;
     if ((edges & EDGE_OUT) != 0) {
@@ -152,9 +164,8 @@ stream_edge(struct stream *s, unsigned edges)
 
 /* ---- bytes ---- */
 
-/* A recv shorter than its room has emptied the queue: the next bytes make an edge, so no
- * second call is needed to hear EAGAIN. Not so once the end is known: it has made its
- * edge already. */
+/* A receive shorter than its room has emptied the queue: the next bytes make an edge, so no second call is needed to
+ * get EAGAIN. Not so once the end is known: its edge has been delivered already. */
 enum err
 stream_recv_raw(struct stream *s, void *buf, size_t len, struct deadline by, size_t *n,
                 struct errbuf *eb)
@@ -170,6 +181,7 @@ stream_recv_raw(struct stream *s, void *buf, size_t len, struct deadline by, siz
             ssize_t got = s->ops->try_recv(s, buf, len);
 
             if (got >= 0) {
+                assert((size_t)got <= len);
                 if ((size_t)got < len && !s->hangup)
                     s->may_in = false;
                 *n = (size_t)got;
@@ -185,13 +197,15 @@ stream_recv_raw(struct stream *s, void *buf, size_t len, struct deadline by, siz
     }
 }
 
-/* What is there now, or 0: then rt_recv() will tell whether it waits, fails or has come to the end. */
+/* Returns 0 also for an end or an error: the next rt_recv() reports it. */
 size_t
 rt_try_recv(struct stream *s, void *buf, size_t len)
 {
     ssize_t got;
 
-    assert(s->loop == loop_self && s->layer == NULL && len > 0);
+    assert(s->loop == loop_self);
+    assert(s->layer == NULL);
+    assert(len > 0);
     if (s->closed || !s->may_in)
         return 0;
     got = s->ops->try_recv(s, buf, len);
@@ -205,7 +219,9 @@ rt_try_sendv(struct stream *s, const struct iovec *iov, int count)
 {
     ssize_t put;
 
-    assert(s->loop == loop_self && s->layer == NULL);
+    assert(s->loop == loop_self);
+    assert(s->layer == NULL);
+    assert(count > 0);
     if (s->closed || !s->may_out)
         return 0;
     put = s->ops->try_sendv(s, iov, count);
@@ -277,6 +293,7 @@ rt_recv(struct stream *s, void *buf, size_t len, struct deadline by, size_t *n,
     enum err rc;
 
     assert(len > 0);
+    assert(rt_self() != NULL);
     stream_enter(s);
     rc = s->layer != NULL ? s->layer->recv(s, buf, len, by, n, eb)
                           : stream_recv_raw(s, buf, len, by, n, eb);
@@ -304,6 +321,7 @@ rt_sendv_more(struct stream *s, struct iovec *iov, int count, struct deadline by
     enum err rc;
 
     stream_enter(s);
+    assert(!s->more);
     s->more = true;
     rc = s->layer != NULL ? s->layer->sendv(s, iov, count, by, eb)
                           : stream_sendv_raw(s, iov, count, by, eb);
@@ -332,7 +350,7 @@ rt_send_end(struct stream *s, struct deadline by)
     return rc;
 }
 
-/* ---- what is known of it ---- */
+/* ---- inspectors ---- */
 
 bool
 rt_may_have_bytes(const struct stream *s)
@@ -387,7 +405,9 @@ void
 rt_listener_serve(struct listener *l, void (*on_stream)(struct stream *s, void *arg),
                   void *arg)
 {
-    assert(l->on_stream == NULL && l->loop == loop_self);
+    assert(l->on_stream == NULL);
+    assert(l->loop == loop_self);
+    assert(on_stream != NULL);
     l->on_stream = on_stream;
     l->arg = arg;
     l->ops->serve(l);
@@ -397,7 +417,8 @@ enum err
 rt_accept(struct listener *l, struct deadline by, struct stream **out, struct errbuf *eb)
 {
     *out = NULL;
-    assert(l->on_stream == NULL && l->loop == loop_self);
+    assert(l->on_stream == NULL);
+    assert(l->loop == loop_self);
     return l->ops->accept(l, by, out, eb);
 }
 

@@ -1,10 +1,9 @@
-/* park: streams that nobody waits for; a fiber is made when there is something to hear
- * (rt/net.h).
+/* park: streams without a waiting fiber; a fiber is started when bytes arrive (rt/net.h).
  *
  *   busy --rt_park--> parked --edge, deadline, rt_unpark--> due
  *   due --a stack is free--> started --runs--> busy
  *
- * `parked` is true in the three in the middle. In loop.parked, loop.due and neither of
+ * `parked` is true in the three states in the middle. The stream is in loop.parked, in loop.due, and in neither of
  * them, in this order. */
 #include <assert.h>
 
@@ -20,6 +19,8 @@ run_parked(void *arg)
     enum err why = s->park.why;
     bool closed = s->closed;
 
+    assert(s->parked);
+    assert(why != PARK_WAITING);
     s->parked = false;
     stream_leave(s);
     if (!closed)
@@ -31,6 +32,8 @@ park_start(struct stream *s)
 {
     struct loop *l = s->loop;
 
+    assert(s->parked);
+    assert(s->park.why != PARK_WAITING);
     if (fiber_start(l, &l->root, DEADLINE_NEVER, run_parked, s) == NULL)
         return false;
     s->users++; /* until run_parked() */
@@ -43,6 +46,8 @@ stream_unpark(struct stream *s, enum err why)
 {
     if (s->park.why != PARK_WAITING)
         return;
+    assert(why != PARK_WAITING);
+    assert(s->parked);
     s->park.why = why;
     timer_remove(&s->loop->timers, &s->park.timer);
     list_remove(&s->park.of_loop);
@@ -50,7 +55,7 @@ stream_unpark(struct stream *s, enum err why)
         list_push_back(&s->loop->due, &s->park.of_loop);
 }
 
-/* The deadline may have moved on meanwhile: that is cheaper than moving the timer each time. */
+/* The deadline may have moved meanwhile: that is cheaper than moving the timer each time. */
 void
 stream_on_park_deadline(struct timer *t)
 {
@@ -120,7 +125,12 @@ rt_park(struct stream *s, struct deadline by, void (*on_ready)(void *arg, enum e
 {
     struct loop *l = s->loop;
 
-    assert(l == loop_self && !s->closed && !s->parked && s->receiver == NULL);
+    assert(l == loop_self);
+    assert(!s->closed);
+    assert(!s->parked);
+    assert(s->receiver == NULL);
+    assert(on_ready != NULL);
+    assert(s->park.timer.place == TIMER_IDLE);
     s->parked = true;
     s->park.on_ready = on_ready;
     s->park.arg = arg;

@@ -1,4 +1,4 @@
-#include "rt/pool.h"
+#include "rt/internal.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -9,7 +9,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/metrics.h"
-#include "rt/internal.h"
 
 enum { WORKERS_DEFAULT = 8, QUEUE_DEFAULT = 1024, RESOLVERS = 2, RESOLVE_QUEUE = 256 };
 
@@ -32,6 +31,9 @@ pool_on_done(struct rt_msg *m)
 {
     struct rt_job *j = CONTAINER_OF(m, struct rt_job, msg);
 
+    assert(loop_self->index == j->loop);
+    assert(loop_self->in_flight > 0);
+    assert(j->begun);
     loop_self->in_flight--;
     j->done(j);
 }
@@ -56,6 +58,8 @@ pool_thread(void *arg)
             continue;
         }
         j = LIST_ENTRY(n, struct rt_job, link);
+        assert(!j->begun);
+        assert(p->queued > 0);
         j->begun = true;
         p->queued--;
         lock_release(&p->lock);
@@ -67,14 +71,14 @@ pool_thread(void *arg)
     return NULL;
 }
 
-/* Holding the lock. Signals are for the loops' threads. False: no thread could be started
- * now. */
+/* Called with the lock held. Signals are for the loops' threads. False: the system refused a thread. */
 static bool
 add_thread(struct pool *p)
 {
     sigset_t all, old;
     int error;
 
+    assert(p->threads < p->threads_max);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     error = pthread_create(&p->ids[p->threads], NULL, pool_thread, p);
@@ -90,6 +94,9 @@ pool_enqueue(struct pool *p, struct rt_job *j, bool always)
     enum err rc = ERR_BUSY;
     bool too_few = false;
 
+    assert(loop_self != NULL);
+    assert(j->work != NULL);
+    assert(j->done != NULL);
     j->loop = loop_self->index;
     j->begun = false;
     j->msg.fn = pool_on_done;
@@ -118,8 +125,7 @@ pool_submit(enum pool_kind kind, struct rt_job *j)
     return pool_enqueue(&pools[kind], j, false);
 }
 
-/* With no thread at all the job runs here: late for everybody else on this loop, but not
- * lost. */
+/* Without any thread the job runs here: it delays this loop, but is not lost. */
 void
 pool_submit_always(enum pool_kind kind, struct rt_job *j)
 {
@@ -137,9 +143,11 @@ pool_cancel(enum pool_kind kind, struct rt_job *j)
     struct pool *p = &pools[kind];
     bool mine;
 
+    assert(j->loop == loop_self->index);
     lock_acquire(&p->lock);
     mine = !j->begun;
     if (mine) {
+        assert(p->queued > 0);
         list_remove(&j->link);
         p->queued--;
     }
@@ -152,6 +160,8 @@ pool_cancel(enum pool_kind kind, struct rt_job *j)
 static void
 pool_start(struct pool *p, unsigned threads_max, unsigned queue_max)
 {
+    assert(p->ids == NULL); /* not started twice */
+    assert(threads_max > 0);
     *p = (struct pool){.threads_max = threads_max, .queue_max = queue_max};
     lock_init(&p->lock, LOCK_WORKERS);
     pthread_cond_init(&p->more, NULL);
@@ -164,6 +174,7 @@ pool_stop(struct pool *p)
 {
     lock_acquire(&p->lock);
     assert(p->queued == 0);
+    assert(!p->stop);
     p->stop = true;
     pthread_cond_broadcast(&p->more);
     lock_release(&p->lock);
@@ -196,7 +207,7 @@ struct waited_job {
     struct rt_job job;
     void (*work)(void *arg);
     void *arg;
-    struct fiber *fiber; /* NULL: not waiting yet, or no longer */
+    struct fiber *fiber; /* NULL: not waiting */
     bool done;
 };
 
@@ -228,6 +239,7 @@ pool_run(enum pool_kind kind, void (*work)(void *arg), void *arg, struct deadlin
     rc = pool_submit(kind, &w.job);
     if (rc != ERR_OK)
         return rc;
+    assert(w.fiber != NULL);
     rc = fiber_wait(by);
     if (w.done)
         return ERR_OK;

@@ -17,7 +17,6 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "rt/internal.h"
-#include "rt/pool.h"
 #include "rt/real.h"
 #include "rt/test_io.h"
 

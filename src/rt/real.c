@@ -9,7 +9,6 @@
 
 #include "base/log.h"
 #include "rt/internal.h"
-#include "rt/pool.h"
 #include "rt/test_hooks.h"
 
 void

@@ -1,11 +1,10 @@
-#include "rt/report.h"
+#include "rt/internal.h"
 
 #include <inttypes.h>
 
 #include "base/account.h"
 #include "base/buf.h"
 #include "base/metrics.h"
-#include "rt/internal.h"
 
 static unsigned loops; /* while registered */
 

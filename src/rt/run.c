@@ -1,5 +1,5 @@
-/* run: the start and the end of everything. Threads and their loops, the engine that is
- * in force, and how all loops find out together that nothing is left to do. */
+/* run: the start and the end of everything: threads and their loops, the engine in force, and how all loops detect
+ * together that nothing is left to do. */
 #include <assert.h>
 #include <errno.h>
 #include <pthread.h>
@@ -10,16 +10,11 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/metrics.h"
-#include "rt/iobuf.h"
-#include "rt/pool.h"
+#include "rt/internal.h"
 #include "rt/real.h"
-#include "rt/report.h"
-#include "rt/signals.h"
-#include "rt/turn.h"
 
-/* Goes round the loops at the end; each keeps it until it is quiet. When two rounds in a
- * row count the same number of fibers and messages, nothing happened between them, and
- * nothing is on its way. */
+/* The stop token visits the loops at the end; each keeps it until it is quiet. When two rounds in a row count the
+ * same number of fibers and messages, nothing happened between them, and nothing is in transit. */
 struct stop_token {
     struct rt_msg msg;
     unsigned at;
@@ -44,7 +39,7 @@ struct seat {
     struct rt_msg stop, exit;
 };
 
-/* One runtime at a time in a process: its functions find it without being handed it. */
+/* One runtime at a time in a process: its functions find it without a parameter. */
 static struct {
     const struct engine_ops *ops;
     const struct rt_options *options;
@@ -75,6 +70,7 @@ rt_engine_name(enum rt_engine e)
     static const char *const names[] = {
         [RT_AUTO] = "auto", [RT_URING] = "uring", [RT_EPOLL] = "epoll", [RT_SIM] = "sim"};
 
+    assert(e < ARRAY_LEN(names));
     return names[e];
 }
 
@@ -110,6 +106,8 @@ static void
 on_exit_message(struct rt_msg *m)
 {
     (void)m;
+    assert(loop_self->messages > 0);
+    assert(!loop_self->exit);
     loop_self->messages--;
     loop_self->exit = true;
 }
@@ -124,17 +122,19 @@ on_stop_message(struct rt_msg *m)
 static void
 run_on_token(struct rt_msg *m)
 {
-    loop_self->messages--; /* the token itself is no work */
+    assert(loop_self->token == NULL); /* there is one token */
+    loop_self->messages--;            /* the token itself is no work */
     loop_self->token = CONTAINER_OF(m, struct stop_token, msg);
 }
 
-/* Holding the token and quiet: count, and pass it on; after a full round loop 0
- * decides. */
+/* With the token and quiet: count, and pass it on; after a full round loop 0 decides whether to end. */
 void
 loop_pass_token(struct loop *l)
 {
     struct stop_token *t = l->token;
 
+    assert(t != NULL);
+    assert(loop_quiet(l));
     if (l->index == 0 && t->at == rt.count) {
         if (t->count == t->last_count) {
             for (unsigned i = 0; i < rt.count; i++) {
@@ -169,7 +169,7 @@ run_main(void *arg)
 
 /* ---- the start ---- */
 
-/* Every loop reports how its opening went and learns whether all went well. */
+/* Every loop reports whether it opened, and learns whether all did. */
 static enum err
 run_report_start(enum err rc)
 {
@@ -177,6 +177,7 @@ run_report_start(enum err rc)
 
     lock_acquire(&s->lock);
     s->reported++;
+    assert(s->reported < rt.count); /* loop 0 does not report */
     if (rc != ERR_OK)
         s->rc = rc;
     pthread_cond_broadcast(&s->changed);
@@ -197,13 +198,14 @@ run_announce(unsigned started, enum err rc)
         lock_wait(&s->lock, &s->changed);
     if (rc != ERR_OK)
         s->rc = rc;
+    assert(!s->decided);
     s->decided = true;
     pthread_cond_broadcast(&s->changed);
     lock_release(&s->lock);
 }
 
-/* Whoever posts to a loop may still be about to wake it when the loop has long handled
- * the message: engines close when no thread is left that could, loops or workers. */
+/* A thread that posts to a loop may still be about to wake it long after the loop handled the message. So engines
+ * close only when no such thread is left, loop or worker. */
 static void
 leave_together(struct loop *l)
 {
@@ -211,6 +213,7 @@ leave_together(struct loop *l)
 
     lock_acquire(&s->lock);
     s->left++;
+    assert(s->left <= rt.count);
     pthread_cond_broadcast(&s->changed);
     if (l->index == 0) {
         while (s->left < rt.count)
@@ -289,7 +292,7 @@ start_threads(struct errbuf *eb)
     }
     run_announce(started, rc);
     if (rc == ERR_OK && rt.start.rc != ERR_OK)
-        rc = err_set(eb, rt.start.rc, "not every loop could start; the log says why");
+        rc = err_set(eb, rt.start.rc, "not every loop could start; see the log");
     return rc;
 }
 
@@ -307,7 +310,7 @@ run_loops(struct errbuf *eb)
         rc = start_threads(eb);
         if (rc == ERR_OK &&
             fiber_start(zero, &zero->root, DEADLINE_NEVER, run_main, NULL) == NULL)
-            abort(); /* the first stack of the first loop: stacks_init() has seen to it */
+            abort(); /* the first stack of the first loop: stacks_init() guarantees it */
         if (rc == ERR_OK)
             turn_until_exit(zero);
         for (unsigned i = 1; i < rt.count; i++)
@@ -320,8 +323,7 @@ run_loops(struct errbuf *eb)
     return rc;
 }
 
-/* As many loops as asked for, or one for each CPU we may use; loop i belongs to the i-th
- * of them. */
+/* As many loops as requested, or one per usable CPU; loop i is bound to the i-th of them. */
 static void
 seat_loops(const struct rt_options *o, bool single)
 {
@@ -353,6 +355,8 @@ rt_run_on(const struct engine_ops *ops, const struct rt_options *options, fiber_
     enum err rc;
 
     assert(rt.loops == NULL); /* one runtime at a time */
+    assert(loop_self == NULL);
+    assert(start != NULL);
     rt.ops = ops;
     rt.options = options;
     rt.main = start;
@@ -380,6 +384,7 @@ rt_run_on(const struct engine_ops *ops, const struct rt_options *options, fiber_
         pthread_setaffinity_np(pthread_self(), sizeof before, &before);
     pthread_cond_destroy(&rt.start.changed);
     lock_fini(&rt.start.lock);
+    assert(loop_self == NULL);
     free(rt.seats);
     free(rt.loops);
     rt.seats = NULL;
@@ -404,7 +409,7 @@ rt_run(const struct rt_options *options, fiber_fn *start, void *arg, struct errb
             *eb = why;
         return rc;
     }
-    LOG(LOG_WARN, "rt.engine", "io_uring is not to be had; using epoll",
+    LOG(LOG_WARN, "rt.engine", "io_uring is not available; using epoll",
         L_TEXT("why", why.text));
     return rt_run_on(&epoll_ops, options, start, arg, eb);
 }

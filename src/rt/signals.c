@@ -1,4 +1,4 @@
-#include "rt/signals.h"
+#include "rt/internal.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -12,7 +12,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "rt/sanitize.h"
-#include "rt/stack.h"
 
 enum { HANDLER_STACK = 64 << 10, SIGNALS_MAX = 8 };
 

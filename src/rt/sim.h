@@ -1,16 +1,15 @@
-/* sim: the third engine. One loop, virtual time, pipes and a network in memory, disks that lose and tear what
- * was not synced; one seed decides everything. Code above `rt` does not know that it runs here.
+/* sim: the third engine. One loop, virtual time, pipes and a network in memory, and disks that lose and tear
+ * unsynced data; one seed decides everything. Code above `rt` does not know that it runs here.
  *
- * A power cut freezes the simulated disks at that moment: every later file operation fails and every fiber of
- * the world is cancelled, so that the code unwinds as it would under any cancellation; sim_run_world()
- * returns, the disks keep what a real one may have kept, and the next world starts on them. Names are kept by a
- * sync of their directory only, bytes and sizes by a sync of the file only (sim_disk.h has the model). A world
- * that ends by itself leaves everything in the "page cache": a later cut may still take what was not synced.
+ * A power cut freezes the simulated disks at that moment: every later file operation fails and every fiber of the
+ * world is cancelled, so the code unwinds as it would under any cancellation. sim_run_world() returns, the disks
+ * keep what a real disk may have kept, and the next world starts on them. Only a directory sync makes names durable,
+ * only a file sync bytes and sizes (sim_disk.h has the model). A world that ends by itself leaves everything in the
+ * "page cache": a later cut may still take what was not synced.
  *
- * Paths are absolute; "/NAME" is a mount point that always exists, what is below must be made. What can never
- * go on (every fiber waits and no event is due, or somebody goes on for ever after a cut) is reported with the
- * fibers that wait, and aborts.
- */
+ * Paths are absolute; "/NAME" is a mount point that always exists, what is below must be made. A world that cannot
+ * continue (every fiber waits and no event is due, or fibers keep running after a cut) is reported with the waiting
+ * fibers, and aborts. */
 #pragma once
 #include "rt/loop.h"
 #include "rt/point.h"
@@ -46,9 +45,9 @@ enum err sim_run_world(struct sim *s, fiber_fn *start, void *arg,
                        struct errbuf *eb) MUST_CHECK;
 
 uint64_t sim_random(void); /* inside a world: from its seed */
-/* LMDB directories (rt_dir_path) lie in memory; after a cut they are thrown back to an older commit, or away,
- * as the seed says. The index tells of its commits here. */
+/* LMDB directories (rt_dir_path) lie in memory. A cut restores an older commit of them, or none, as the seed
+ * decides. The index reports its commits here. */
 void sim_index_committed(const char *path);
-/* Files of the disks, for tests that flip bits: what the next world will read. Between worlds; ERR_NOT_FOUND. */
+/* Files of the disks, for tests that flip bits: what the next world will read. Between worlds only; ERR_NOT_FOUND. */
 enum err sim_file_bytes(struct sim *s, const char *path, char **at,
                         uint64_t *size) MUST_CHECK;

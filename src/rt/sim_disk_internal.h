@@ -2,10 +2,51 @@
 #pragma once
 #include "base/list.h"
 #include "rt/sim_disk.h"
-#include "rt/sim_image.h"
-#include "rt/sim_names.h"
 
 #define SIM_SECTOR 512u
+
+/* ---- the bytes of a file in one state (sim_image.c) ---- */
+
+/* A growing mapping: untouched pages cost nothing and read as zeros. Small mappings are kept for the files of later
+ * worlds; otherwise most of a world's cost would be pages that the kernel clears, reclaims and clears again. */
+struct sim_image {
+    char *at;
+    uint64_t room;
+    uint64_t reached; /* nothing is written behind it */
+    uint64_t size;
+};
+
+void sim_image_reach(struct sim_image *m, uint64_t end); /* room for bytes up to `end` */
+void sim_image_zero(struct sim_image *m, uint64_t from, uint64_t to);
+void sim_image_put(struct sim_image *m, uint64_t offset, const char *data, uint64_t len);
+/* dst becomes what src is in [from, to). */
+void sim_image_copy(struct sim_image *dst, const struct sim_image *src, uint64_t from,
+                    uint64_t to);
+void sim_image_set_size(struct sim_image *m,
+                        uint64_t size); /* what is cut off becomes zeros */
+void sim_image_fini(struct sim_image *m);
+
+/* ---- the entries of a directory in one state (sim_names.c) ---- */
+
+struct sim_name {
+    char *name;            /* owned */
+    struct sim_node *node; /* owns a reference */
+};
+struct sim_names {
+    struct sim_name *at; /* owned; in byte order */
+    unsigned count, room;
+};
+
+struct sim_node *sim_names_find(const struct sim_names *s,
+                                const char *name); /* borrowed; NULL: none */
+void sim_names_set(struct sim_names *s, const char *name,
+                   struct sim_node *node); /* adds or replaces */
+/* Removes it, but only when it still means `node`. */
+void sim_names_clear(struct sim_names *s, const char *name, const struct sim_node *node);
+void sim_names_copy(struct sim_names *dst, const struct sim_names *src);
+void sim_names_fini(struct sim_names *s);
+
+/* ---- changes, nodes, disks ---- */
 
 enum change_kind {
     CHANGE_WRITE,  /* bytes; may make the file longer */

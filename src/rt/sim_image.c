@@ -1,4 +1,4 @@
-#include "rt/sim_image.h"
+#include "rt/sim_disk_internal.h"
 
 #include <stdbool.h>
 #include <stdlib.h>

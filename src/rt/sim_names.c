@@ -1,4 +1,4 @@
-#include "rt/sim_names.h"
+#include "rt/sim_disk_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

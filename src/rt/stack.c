@@ -1,4 +1,4 @@
-#include "rt/stack.h"
+#include "rt/internal.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -29,6 +29,7 @@ enum { STACK = 64 << 10 };
 #define DEFAULT_MOST FIBERS_MOST
 #endif
 #define CANARY 0x0f1be40ddeadc0deu
+static_assert(STACK % PAGE == 0, "whole pages");
 
 /* Guards by mprotect cost two mappings a stack, and the kernel bounds those of a
  * process. */
@@ -51,6 +52,7 @@ stacks_init(struct stacks *st, unsigned fibers_max, unsigned loops, struct errbu
 {
     size_t most = fibers_max > 0 ? MIN(fibers_max, FIBERS_MOST) : DEFAULT_MOST;
 
+    assert(loops > 0);
     *st = (struct stacks){.slot_size = STACK + PAGE};
     list_init(&st->idle);
     for (;; most /= 2) {
@@ -88,6 +90,7 @@ stacks_fini(struct stacks *st)
         st->used--;
     }
     assert(st->used == 0); /* every fiber has ended */
+    assert(st->slot <= st->slots);
     account_add(ACCOUNT_STACKS, -(int64_t)st->slot * TOUCHED_BYTES);
     munmap(st->base, st->slots * st->slot_size);
     *st = (struct stacks){0};
@@ -110,8 +113,11 @@ stack_map_guard(struct stacks *st)
     char *top = low + st->slot_size - st->slot % COLOURS * COLOUR_BYTES;
     struct fiber *f = (void *)(top - align_up(sizeof *f, 64));
 
+    assert(st->slot < st->slots);
+    assert(st->used <= st->slot);
     if (!stack_protect(st, low)) {
-        LOG(LOG_WARN, "rt.stacks", "no more guard pages; fibers are limited",
+        LOG(LOG_WARN, "rt.stacks",
+            "the kernel refuses more guard pages; fewer fibers can run",
             L_U64("fibers", st->slot));
         st->slots = st->slot;
         return NULL;
@@ -121,6 +127,8 @@ stack_map_guard(struct stacks *st)
     account_add(ACCOUNT_STACKS, TOUCHED_BYTES);
     f->stack_low = low + PAGE;
     f->stack_size = (size_t)((char *)f - f->stack_low);
+    assert(f->stack_size > STACK / 2);
+    assert(f->stack_size < st->slot_size);
     f->tsan_fiber = TSAN_CREATE();
     return f;
 }
@@ -140,7 +148,7 @@ stacks_get(struct stacks *st)
     return f;
 }
 
-/* How deep has this stack ever been? Pages that were never touched are not resident. */
+/* How deep this stack has ever been: pages that were never touched are not resident. */
 static void
 stack_sample(struct stacks *st, const struct fiber *f)
 {
@@ -158,6 +166,9 @@ stack_sample(struct stacks *st, const struct fiber *f)
 void
 stacks_put(struct stacks *st, struct fiber *f)
 {
+    assert((char *)f >= st->base);
+    assert((char *)f < st->base + st->slots * st->slot_size);
+    assert(f->fn == NULL); /* it has ended */
 #ifdef FB_TEST_HOOKS
     assert(*(uint64_t *)(void *)f->stack_low ==
            CANARY); /* else the fiber used its whole stack */

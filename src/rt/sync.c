@@ -4,7 +4,7 @@
 
 #include "rt/internal.h"
 
-/* One waiting fiber, on its own stack. Whoever wakes it takes it off the list first. */
+/* One waiting fiber, on its own stack. The waker takes it off the list first. */
 struct waiting {
     struct list link;
     struct fiber *fiber;
@@ -16,6 +16,7 @@ wait_in(struct list *waiters, struct deadline by)
     struct waiting w = {.fiber = rt_self()};
     enum err rc;
 
+    assert(w.fiber != NULL);
     list_push_back(waiters, &w.link);
     rc = fiber_wait(by);
     list_remove(&w.link);
@@ -29,6 +30,7 @@ wake_first(struct list *waiters)
 
     if (n == NULL)
         return false;
+    assert(LIST_ENTRY(n, struct waiting, link)->fiber->loop == loop_self);
     fiber_wake(LIST_ENTRY(n, struct waiting, link)->fiber, ERR_OK);
     return true;
 }
@@ -45,8 +47,8 @@ rt_cond_wait(struct rt_cond *c, struct deadline by)
     return wait_in(&c->waiters, by);
 }
 
-/* A fiber whose wait has already ended otherwise, but which has not run since, is still
- * in the list: it must not swallow a signal that another one needs. */
+/* A fiber whose wait has ended otherwise, but which has not run since, is still in the list: it must not swallow a signal
+ * that another one needs. */
 void
 rt_cond_signal(struct rt_cond *c)
 {
@@ -55,6 +57,7 @@ rt_cond_signal(struct rt_cond *c)
         struct waiting *w = LIST_ENTRY(n, struct waiting, link);
         bool still_waits = w->fiber->waiting;
 
+        assert(w->fiber != rt_self());
         list_remove(n);
         fiber_wake(w->fiber, ERR_OK);
         if (still_waits)
@@ -82,11 +85,10 @@ rt_sem_try_acquire(struct rt_sem *s)
     if (s->free == 0 || !list_empty(&s->waiters))
         return false;
     s->free--;
-    return true;
+    return true; /* a unit is free only while no fiber waits */
 }
 
-/* A giver hands its unit to the first waiter, whose wait then ends with ERR_OK whatever
- * else happens. */
+/* A release hands its unit to the first waiter, whose wait then ends with ERR_OK whatever else happens. */
 enum err
 rt_sem_acquire(struct rt_sem *s, struct deadline by)
 {
@@ -107,4 +109,6 @@ rt_sem_release(struct rt_sem *s)
         }
     }
     s->free++;
+    assert(s->free > 0); /* no overflow */
+    assert(list_empty(&s->waiters));
 }

@@ -1,9 +1,8 @@
-/* sync: waiting for each other among fibers of one loop. No threads enter; between loops
- * use rt_post(). */
+/* sync: condition variables and semaphores among the fibers of one loop. No threads; between loops use rt_post(). */
 #pragma once
 #include "rt/fiber.h"
 
-/* A place to wait. signal wakes one, broadcast all; both keep nothing for later. */
+/* signal wakes one waiter, broadcast all; neither keeps anything for later. */
 struct rt_cond {
     struct list waiters;
 };
@@ -12,7 +11,7 @@ enum err rt_cond_wait(struct rt_cond *c, struct deadline by) MUST_CHECK; /* May 
 void rt_cond_signal(struct rt_cond *c);
 void rt_cond_broadcast(struct rt_cond *c);
 
-/* A count of things that may be taken; take waits for one, first come first served. */
+/* A counting semaphore, first come first served. */
 struct rt_sem {
     struct list waiters;
     unsigned free;

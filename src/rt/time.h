@@ -4,7 +4,7 @@
 #include <stdint.h>
 
 uint64_t rt_now_ns(void); /* monotonic */
-/* The same at the begin of this loop's turn, for nothing; on other threads: now. */
+/* The same, as of the start of this loop's turn, at no cost; on other threads: now. */
 uint64_t rt_turn_ns(void);
 uint64_t rt_wall_ns(void); /* since 1970; never used to order anything */
 
@@ -14,8 +14,8 @@ struct deadline {
 };
 #define DEADLINE_NEVER ((struct deadline){UINT64_MAX})
 
-/* Requests set several each, and reading the clock is a hundredth of what a small one
- * costs: long ones count from the begin of the turn. */
+/* A request sets several deadlines, and one reading of the clock is a hundredth of what a small request costs: so long
+ * deadlines count from the start of the turn. */
 #define DEADLINE_LONG_MS 1000
 static inline struct deadline
 deadline_in_ms(uint64_t ms)

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 
 enum { ARITY = 4, FIRST_ROOM = 64 };
+static_assert(ARITY >= 2, "a heap");
 
 void
 timer_init(struct timer *t, void (*fire)(struct timer *t))
@@ -16,6 +17,7 @@ timer_init(struct timer *t, void (*fire)(struct timer *t))
 static void
 timer_put(struct timer_heap *h, uint32_t place, struct timer_entry e)
 {
+    assert(place < h->count);
     h->at[place] = e;
     e.timer->place = place;
 }
@@ -57,6 +59,8 @@ timer_sift_down(struct timer_heap *h, uint32_t place, struct timer_entry e)
 void
 timer_add(struct timer_heap *h, struct timer *t, uint64_t at_ns)
 {
+    assert(t->fire != NULL);
+    assert(at_ns != UINT64_MAX); /* "never" needs no timer */
     timer_remove(h, t);
     if (h->count == h->room) {
         h->room = h->room > 0 ? h->room * 2 : FIRST_ROOM;
@@ -64,6 +68,8 @@ timer_add(struct timer_heap *h, struct timer *t, uint64_t at_ns)
     }
     h->count++;
     timer_sift_up(h, h->count - 1, (struct timer_entry){at_ns, t});
+    assert(t->place < h->count);
+    assert(h->at[t->place].timer == t);
 }
 
 void
@@ -74,7 +80,8 @@ timer_remove(struct timer_heap *h, struct timer *t)
 
     if (place == TIMER_IDLE)
         return;
-    assert(place < h->count && h->at[place].timer == t);
+    assert(place < h->count);
+    assert(h->at[place].timer == t);
     t->place = TIMER_IDLE;
     last = h->at[--h->count];
     if (last.timer == t)
@@ -98,6 +105,7 @@ timer_run(struct timer_heap *h, uint64_t now_ns)
         struct timer *t = h->at[0].timer;
 
         timer_remove(h, t);
+        assert(t->place == TIMER_IDLE);
         t->fire(t);
     }
 }

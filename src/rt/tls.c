@@ -265,7 +265,8 @@ tls_handshake(struct tls *t, struct deadline by, struct errbuf *eb)
         if (rc == ERR_OK && why == SSL_ERROR_NONE)
             return ERR_OK;
         if (rc == ERR_OK && why == SSL_ERROR_WANT_READ && t->in == NULL)
-            rc = t->raw_end ? ssl_failed(t, "handshake with", eb) : tls_receive(t, by, eb);
+            rc =
+                t->raw_end ? ssl_failed(t, "handshake with", eb) : tls_receive(t, by, eb);
         if (rc != ERR_OK) {
             t->failed = rc;
             return rc;

@@ -1,11 +1,9 @@
-/* uring: the engine on io_uring. Sockets are read and written by plain system calls; the
- * ring brings their edges (one multishot poll each, edge-triggered) and does the disk
- * work. So memory that a fiber lends to a socket call is never in the kernel's hands
- * while the fiber sleeps, and what the ring reads into is a counted buffer.
+/* uring: the engine on io_uring. Plain system calls read and write sockets; the ring delivers their edges (one multishot
+ * poll each, edge-triggered) and does the disk work. So the kernel never holds memory of a socket call while its fiber
+ * sleeps, and the ring reads only into counted buffers.
  *
- * A poll's op lives until its final completion, a disk op until its own: nothing else
- * frees them. Completions carry a pointer with a tag in its low bits; those of cancel
- * requests carry 0 and are dropped. */
+ * A poll's op lives until its final completion, a disk op until its own: nothing else frees them. Completions carry a
+ * pointer with a tag in its low bits; those of cancel requests carry 0 and are dropped. */
 #include <assert.h>
 #include <errno.h>
 #include <liburing.h>
@@ -19,19 +17,18 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "rt/internal.h"
-#include "rt/iobuf.h"
 #include "rt/real.h"
 
 enum { SQ_ENTRIES = 256, SQ_ENTRIES_LEAST = 32, CQ_FACTOR = 8, ENABLE_RINGS = 12 };
 enum { TAG_NONE, TAG_POLL, TAG_DISK, TAG_MASK = 3 };
 #define SLOTS      32u /* blocks and slabs whose pages stay pinned; bits of uring.slots_free */
 #define READS_HELD (512u << 10) /* bytes of reads that wait for the end of a turn */
-/* So much of a file that is not read directly is brought into the page cache while it is submitted. */
+/* A buffered read of at most this size may fill the page cache while it is submitted. */
 #define CACHED_READ_BYTES_MAX 4096u
-/* The kernel takes 75 us to take over a write of 1 MiB: from this size on one goes with each turn, so that eight bodies that end
- * together do not keep everybody waiting. */
+/* The kernel needs 75 us to accept a write of 1 MiB: from this size on one is submitted per turn, so that eight bodies that
+ * end together do not delay the other fibers. */
 #define LARGE_WRITE (512u << 10)
-/* After so many the clock is read anew: answers were sent meanwhile. */
+/* After so many events the clock is read again: handlers have sent replies meanwhile. */
 #define CLOCK_EVENTS 64u
 #define POLL_BITS    ((unsigned)(POLLIN | POLLOUT | POLLRDHUP) | (unsigned)EPOLLET)
 
@@ -53,11 +50,11 @@ struct uring {
     struct watch wake_watch;
     struct list polls;   /* all that the kernel still holds */
     bool unwatched;      /* since the last enter */
-    uint32_t slots_free; /* of the table of buffers, as bits */
-    size_t pin_most;     /* bytes: more at a time the kernel does not let us pin */
+    uint32_t slots_free; /* of the buffer table, as bits */
+    size_t pin_most;     /* bytes: the kernel refuses to pin more at a time */
     uint32_t reads_held; /* bytes of reads prepared since the last submit */
-    struct list writes;  /* io_op.link: large ones that wait for their turn */
-    bool large_gone;     /* one of them went in this turn */
+    struct list writes;  /* io_op.link: large writes that wait for their turn */
+    bool large_gone;     /* one was submitted in this turn */
     /* Taken off the ring, not handled yet. */
     struct {
         struct completion *at; /* owned */
@@ -92,7 +89,7 @@ try_setup(struct io_uring *ring, unsigned entries)
     return rc;
 }
 
-/* Memory of rings that ended just now comes back late: then a smaller one will do. */
+/* The memory of rings that ended just now is freed late: then a smaller ring will do. */
 static int
 uring_setup(struct io_uring *ring)
 {
@@ -104,8 +101,8 @@ uring_setup(struct io_uring *ring)
     return rc;
 }
 
-/* Only what this file uses may be asked of the ring from now on: whoever gets hold of its
- * descriptor finds no open, no connect. A kernel that can't restrict runs without. */
+/* From now on the ring accepts only the operations of this file: an attacker with its descriptor finds no open and no
+ * connect. A kernel without restrictions runs without. */
 static void
 restrict_ring(struct io_uring *ring)
 {
@@ -143,8 +140,7 @@ open_ring(struct uring *u, struct errbuf *eb)
         return err_set(eb, ERR_NOT_IMPLEMENTED,
                        "the io_uring of this kernel is older than 5.17");
     }
-    (void)io_uring_register_ring_fd(
-        &u->ring); /* spares a look-up for each enter; as well without */
+    (void)io_uring_register_ring_fd(&u->ring); /* saves a look-up per enter; optional */
     if (io_uring_register_buffers_sparse(&u->ring, SLOTS) == 0) /* from 5.19 */
         u->slots_free = UINT32_MAX;
     u->pin_most = SIZE_MAX;
@@ -169,6 +165,7 @@ uring_open_engine(struct loop *l, struct errbuf *eb)
     struct uring *u = xcalloc(1, sizeof *u);
     enum err rc;
 
+    assert(l->engine == NULL);
     list_init(&u->polls);
     list_init(&u->writes);
     u->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -235,9 +232,8 @@ uring_enter(struct uring *u, uint64_t until_ns)
     uint64_t now = 0;
     int rc;
 
-    /* A descriptor that was closed under its poll is really closed (the peer polling of it)
-     * only when the cancel is through and this thread is back from the kernel: don't
-     * sleep in there meanwhile. */
+    /* A descriptor that was closed under its poll is really closed, visibly to the peer, only after the cancel is done
+     * and this thread has returned from the kernel: so do not sleep in the kernel now. */
     if (u->events.count > 0 || u->unwatched)
         until_ns = 0;
     u->unwatched = false;
@@ -260,8 +256,8 @@ uring_enter(struct uring *u, uint64_t until_ns)
     uring_collect(u);
 }
 
-/* What was prepared goes to the kernel now, not at the end of the turn: a disk must not wait for what fibers of this
- * turn have to do. What it does not take goes with the next enter. */
+/* Submits prepared operations now, not at the end of the turn: a disk must not wait for the fibers of this turn. What the
+ * kernel does not accept is submitted with the next enter. */
 static void
 submit_now(struct uring *u)
 {
@@ -281,8 +277,7 @@ uring_arm(struct uring *u, struct poll_op *op)
     io_uring_sqe_set_data64(sqe, uring_tagged(op, TAG_POLL));
 }
 
-/* Not POLL_REMOVE: that answers EALREADY, and removes nothing, while an edge is on its
- * way. */
+/* Not POLL_REMOVE: while an edge is in transit that returns EALREADY and removes nothing. */
 static void
 cancel_poll(struct uring *u, struct poll_op *op)
 {
@@ -299,6 +294,9 @@ uring_watch(struct loop *l, struct watch *w)
     struct uring *u = l->engine;
     struct poll_op *op = xmalloc(sizeof *op);
 
+    assert(w->fd >= 0);
+    assert(w->on_edge != NULL);
+    assert(((uintptr_t)op & TAG_MASK) == 0); /* room for the tag */
     *op = (struct poll_op){.watch = w, .fd = w->fd};
     list_push_back(&u->polls, &op->link);
     w->engine_data = op;
@@ -306,9 +304,8 @@ uring_watch(struct loop *l, struct watch *w)
     return 0;
 }
 
-/* The descriptor may be closed at once: a poll that is not submitted yet then meets
- * EBADF, or a stranger's descriptor, from which the cancel behind it in the same queue
- * removes it again. */
+/* The descriptor may be closed at once: a poll that is not submitted yet then gets EBADF, or an unrelated descriptor, from
+ * which the cancel behind it in the same queue removes it again. */
 static void
 uring_unwatch(struct loop *l, struct watch *w)
 {
@@ -317,6 +314,7 @@ uring_unwatch(struct loop *l, struct watch *w)
 
     if (op == NULL)
         return;
+    assert(op->watch == w);
     w->engine_data = NULL;
     op->watch = NULL;
     u->unwatched = true;
@@ -329,9 +327,9 @@ on_poll(struct uring *u, struct poll_op *op, const struct completion *c)
     struct watch *w = op->watch;
     bool over = (c->flags & IORING_CQE_F_MORE) == 0;
 
+    assert(w == NULL || w->engine_data == op);
     if (w != NULL && over && c->res < 0 && c->res != -ECANCELED) {
-        /* The kernel can't poll it any more: let the next call on the descriptor say
-         * why. */
+        /* The kernel cannot poll it any more: the next call on the descriptor returns the reason. */
         w->engine_data = NULL;
         w->on_edge(w, EDGE_IN | EDGE_OUT | EDGE_HANGUP);
     } else if (w != NULL) {
@@ -350,9 +348,9 @@ on_poll(struct uring *u, struct poll_op *op, const struct completion *c)
 
 /* ---- disk ---- */
 
-static_assert(SLOTS == 32, "a bit of slots_free each");
+static_assert(SLOTS == 32, "slots_free has a bit per slot");
 
-/* Puts a buffer, or nothing, into a slot: its pages are pinned from then on, or no longer. 1, or a negative errno. */
+/* Registers a buffer, or nothing, in a slot: pins its pages, or unpins them. Returns 1, or a negative errno. */
 static int
 fill_slot(struct uring *u, uint32_t slot, void *at, size_t len)
 {
@@ -362,8 +360,8 @@ fill_slot(struct uring *u, uint32_t slot, void *at, size_t len)
     return io_uring_register_buffers_update_tag(&u->ring, slot, &v, &tag, 1);
 }
 
-/* The slot of an operation's buffer, from 1; 0: it has none. Without the right to pin so much (RLIMIT_MEMLOCK) no more of that
- * size is asked for: the huge pages of large reads may be too much where the slabs of small ones are not. */
+/* The slot of an operation's buffer, from 1; 0: it has none. When the kernel refuses to pin (RLIMIT_MEMLOCK), buffers of
+ * that size are not tried again: the huge pages of large reads may be too large where the slabs of small reads are not. */
 static uint32_t
 uring_slot_of(struct uring *u, const struct io_op *op)
 {
@@ -381,12 +379,13 @@ uring_slot_of(struct uring *u, const struct io_op *op)
         u->pin_most = memory.iov_len - 1;
         return 0;
     }
+    assert((u->slots_free & 1u << n) != 0);
     u->slots_free &= ~(1u << n);
     *slot = n + 1;
     return *slot;
 }
 
-/* What the kernel has begun keeps the pages by itself. */
+/* Operations that the kernel has begun keep the pages by themselves. */
 static bool
 forget_slot(struct loop *l, uint32_t slot)
 {
@@ -394,6 +393,8 @@ forget_slot(struct loop *l, uint32_t slot)
 
     if (u == NULL)
         return true; /* the ring is gone */
+    assert(slot > 0 && slot <= SLOTS);
+    assert((u->slots_free & 1u << (slot - 1)) == 0);
     submit_now(u);
     if (io_uring_sq_ready(&u->ring) > 0 || fill_slot(u, slot - 1, NULL, 0) != 1)
         return false;
@@ -408,17 +409,20 @@ prepare_read(struct uring *u, struct io_uring_sqe *sqe, const struct io_op *op,
     char *at = op->buf->at + op->at;
     int fd = op->file->fd;
 
+    assert(op->len <= UINT32_MAX);
+    assert(op->at + op->len <= op->buf->room);
     if (slot > 0)
         io_uring_prep_read_fixed(sqe, fd, at, (unsigned)op->len, op->offset,
                                  (int)slot - 1);
     else
         io_uring_prep_read(sqe, fd, at, (unsigned)op->len, op->offset);
     if (!op->file->direct && op->len > CACHED_READ_BYTES_MAX)
-        sqe->flags |= IOSQE_ASYNC; /* filling the page cache would hold up the submit */
+        sqe->flags |= IOSQE_ASYNC; /* filling the page cache would delay the submit */
     u->reads_held += (uint32_t)op->len;
 }
 
-/* Who writes waits for one operation after the other, and others for him: the disk begins while the rest of the turn runs. */
+/* A writer waits for one operation after the other, and other fibers wait for it: so the disk begins while the rest of the
+ * turn runs. */
 static void
 submit_soon(struct uring *u, enum io_op_kind kind)
 {
@@ -434,6 +438,8 @@ prepare_write(struct uring *u, struct io_op *op)
     char *at = op->buf->at + op->at;
     int fd = op->file->fd;
 
+    assert(op->at + op->len <= op->buf->room);
+    assert(op->len <= UINT32_MAX);
     u->large_gone = u->large_gone || op->len >= LARGE_WRITE;
     if (slot > 0)
         io_uring_prep_write_fixed(sqe, fd, at, (unsigned)op->len, op->offset,
@@ -445,7 +451,7 @@ prepare_write(struct uring *u, struct io_op *op)
     io_uring_sqe_set_data64(sqe, uring_tagged(op, TAG_DISK));
 }
 
-/* The large one that waits longest, at the begin of a turn. */
+/* Submits the large write that waits longest, at the start of a turn. */
 static void
 let_one_go(struct uring *u)
 {
@@ -510,6 +516,8 @@ uring_submit(struct loop *l, struct io_op *op)
 static void
 on_disk(struct loop *l, struct io_op *op, const struct completion *c)
 {
+    assert(l->in_flight > 0);
+    assert(op->loop == l);
     l->in_flight--;
     if (c->res == -EINTR || c->res == -EAGAIN)
         real_submit_to_pool(l, op); /* the ring could not wait for it: a worker can */
@@ -522,9 +530,9 @@ on_disk(struct loop *l, struct io_op *op, const struct completion *c)
 static void
 uring_handle(struct loop *l, struct uring *u)
 {
+    assert(!l->polling);
     l->polling = true;
-    for (size_t i = 0; i < u->events.count;
-         i++) { /* more may come meanwhile: get_sqe() */
+    for (size_t i = 0; i < u->events.count; i++) { /* get_sqe() may add more meanwhile */
         struct completion c = u->events.at[i];
         void *p = (void *)(uintptr_t)(c.data & ~(uint64_t)TAG_MASK);
 
@@ -566,13 +574,14 @@ uring_wake(struct loop *l)
     eventfd_write(u->wake_fd, 1);
 }
 
-/* Nothing may be left in the kernel: io_uring_queue_exit() returns before it is. */
+/* First wait until the kernel holds nothing: io_uring_queue_exit() returns too early. */
 static void
 uring_close_engine(struct loop *l)
 {
     struct uring *u = l->engine;
 
     assert(l->in_flight == 0);
+    assert(list_empty(&u->writes));
     LIST_EACH(&u->polls, n)
     {
         struct poll_op *op = LIST_ENTRY(n, struct poll_op, link);
@@ -583,6 +592,7 @@ uring_close_engine(struct loop *l)
     }
     while (!list_empty(&u->polls))
         uring_wait_events(l, UINT64_MAX);
+    assert(u->events.count == 0);
     io_uring_queue_exit(&u->ring);
     close(u->wake_fd);
     free(u->events.at);

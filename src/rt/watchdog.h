@@ -1,11 +1,11 @@
-/* watchdog: how long the turns of a loop take, and what was running when one took too long. Inside `rt` only.
+/* watchdog: measures how long the turns of a loop take, and names what was running in one that took too long. Inside
+ * `rt` only.
  *
- * A turn begins when the engine has told what happened and ends where the loop could ask again. Between two turns
- * that follow each other without a sleep the clock is read once, which the turn needs anyway; before a sleep once
- * more. Who took the longest is told by the processor's counter, not by the clock.
+ * A turn begins when the engine has delivered events and ends where the loop could poll again. Between turns without
+ * a sleep the clock is read once, which the turn needs anyway; before a sleep once more. The longest stretch is
+ * found by the processor's cycle counter, not by the clock.
  *
- * Threads: the loop's own; the counts are read by anybody.
- */
+ * Threads: the loop's own; any thread reads the counts. */
 #pragma once
 #include <stdatomic.h>
 #include <stdint.h>
@@ -24,8 +24,7 @@ struct watchdog {
     const char *doing; /* what the running fiber says it does, or NULL */
     const char *what;  /* of the longest stretch */
     fiber_fn *fn;
-    uint64_t said_ns,
-        unsaid; /* the last line of the log, and how many were kept back since */
+    uint64_t said_ns, unsaid; /* the last log line, and how many were suppressed since */
 
     /* Any thread reads. */
     _Atomic uint64_t counts[TURN_BOUNDS + 1];

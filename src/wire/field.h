@@ -1,4 +1,4 @@
-/* field: a header field, as bytes borrowed from whoever read or wrote it, and a list of
+/* field: a header field, as bytes borrowed from its reader or writer, and a list of
  * them in the order of the wire. Names are compared without regard to case; values carry
  * no outer white space. */
 #pragma once

@@ -151,7 +151,7 @@ static_assert(HTTP_FIELD_COUNT_ <= 64, "`again` holds a bit a field");
 
 void http_head_init(struct http_head *h);
 /* `buf` holds `len` bytes of which earlier calls saw a prefix at the same place; when
- * bytes have moved, begin anew with http_head_init(). HTTP_BAD comes with the line that
+ * bytes have moved, start again with http_head_init(). HTTP_BAD comes with the line that
  * shows it, limits included: a buffer of HTTP_HEAD_ROOM bytes never fills up before. */
 #define HTTP_HEAD_ROOM (HTTP_REQUEST_LINE_MAX + HTTP_HEAD_MAX + 16u)
 enum http_parse http_request_parse(struct http_head *h, const char *buf, size_t len);
@@ -227,7 +227,7 @@ void http_put_request(struct http_lines *l, const char *method, struct span targ
 void http_put_status(struct http_lines *l, int status);
 void http_put(struct http_lines *l, const char *name,
               struct span value); /* blanks at the ends go */
-/* The same with "name: " as it stands in the program: the name is not looked at. */
+/* The same with a literal "name: "; the name is not checked. */
 void http_put_own(struct http_lines *l, struct span name, struct span value);
 void http_put_u64(struct http_lines *l, const char *name, uint64_t value);
 void http_put_length(struct http_lines *l, uint64_t value); /* Content-Length */

@@ -1,12 +1,13 @@
-/* http_head_cache: heads that were read before.
+/* http_head_cache: recognises request heads that were parsed before.
  *
- * Clients repeat themselves: from one GET, or PUT of as many bytes, to the next of a connection, and of all connections of one client, the lines
- * behind the first are the same bytes, but for the signature where requests are signed. Such a head is recognised by
- * comparing bytes, and what http_request_parse() made of it then is what it would make of it now. Nothing is judged
- * anew: what differs in any other byte, or in form, is not known and has to be parsed.
+ * Clients repeat themselves: from one GET, or PUT of equal length, to the next, on one connection and on all connections of
+ * one client, the lines behind the first are the same bytes, except for the signature of signed requests. The cache
+ * recognises such a head by comparing bytes, and returns what http_request_parse() made of it. It checks nothing again: a
+ * head that differs in any other byte, or in form, is unknown and has to be parsed.
  *
- * Only GETs in origin form without a body are kept, and PUTs with a Content-Length that do not ask first; of at most HTTP_HEAD_CACHE_BYTES and HTTP_HEAD_CACHE_FIELDS lines.
- * A table belongs to one loop; no number is given twice in a process. Memory: about 24 KiB; heads borrow the buffer they stand in, never the table.
+ * Only GETs in origin form without a body are kept, and PUTs with a Content-Length and without Expect; of at most
+ * HTTP_HEAD_CACHE_BYTES and HTTP_HEAD_CACHE_FIELDS lines. A table belongs to one loop; lines_id is unique in the process.
+ * Memory: about 24 KiB; heads borrow the buffer they stand in, never the table.
  */
 #pragma once
 #include "wire/http.h"
@@ -21,12 +22,13 @@ struct http_head_cache;
 struct http_head_cache *http_head_cache_new(void);
 void http_head_cache_free(struct http_head_cache **kp); /* NULL is fine */
 
-/* True: `buf` begins with a whole head that is known; *h is what http_request_parse() would have made of it, but for
- * lines_id: of a PUT 0; of a GET nonzero, and the same for all heads of this table whose lines behind the first are the same bytes but for a
- * signature. *place: where to look first, and where it was found; 0 at first. False: *h is as http_head_init() makes it. */
+/* True: `buf` begins with a whole known head; *h is what http_request_parse() would have made of it, except for
+ * lines_id. lines_id is 0 for a PUT; for a GET it is nonzero, and equal for all heads of this table whose lines
+ * behind the first are equal except for a signature. *place: where to look first, and where it was found; 0 at
+ * first. False: *h is as http_head_init() makes it. */
 bool http_head_cache_parse(struct http_head_cache *k, unsigned *place,
                            struct http_head *h, const char *buf, size_t len);
-/* http_request_parse() has just made *h of `buf`: keeps it when its lines come for the second time of late (many clients
+/* http_request_parse() has just made *h of `buf`: inserts it when its lines came before recently (many clients
  * number their requests), and sets lines_id as above. */
 void http_head_cache_insert(struct http_head_cache *k, unsigned *place,
                             struct http_head *h, const char *buf);

@@ -51,7 +51,7 @@ struct record {
 /* Checks magic, length, sum and every field. CORRUPT: the sentence says what; nothing of
  * it may be believed. `bytes` may go on behind the record. */
 enum err record_open(struct span bytes, struct record *out, struct errbuf *eb) MUST_CHECK;
-/* Of bytes that record_open() has checked and nobody changed since: nothing is checked again. */
+/* Opens bytes that record_open() has checked and that have not changed since, without checking them again. */
 void record_reopen(struct span bytes, struct record *out);
 /* The next field, false at the end. */
 bool record_next(struct record *r, uint8_t *id, struct span *value);

@@ -80,26 +80,22 @@ struct s3xml_list {
     struct span next_marker; /* v1, only with a delimiter */
     bool url_encoded;        /* EncodingType url: keys here are decoded already */
 };
-/* BAD_REQUEST: no list. TOO_LARGE: the arena cannot hold it, or it has more than 16 MiB. */
-enum err s3xml_list_parse(struct span doc, struct arena *a, struct s3xml_list *out,
-                          struct errbuf *eb) MUST_CHECK;
-/* The same while it arrives, at any split:
+/* Reads a listing while it arrives, at any split:
  *
- *     while ((at = s3xml_list_room(r, &room)) != NULL && (n = what comes into `at`, at most `room`) > 0)
+ *     while (at = s3xml_list_room(r, &room), n = what is received into `at`, at most `room`, n > 0)
  *         rc = s3xml_list_feed(r, n, eb);
  *     rc = s3xml_list_end(r, arena, &list, eb);
  *
- * What is unusual is found at the end at the latest; until then the token may be that of a document which is none. */
+ * BAD_REQUEST: the document is no listing. TOO_LARGE: it has more than 16 MiB, or the arena cannot hold it. */
 struct s3xml_list_reader;
 struct s3xml_list_reader *s3xml_list_begin(void); /* the caller owns it */
-/* By expat alone, which reads all of XML: what tests hold the other against. */
-struct s3xml_list_reader *s3xml_list_begin_by_expat(void);
 void s3xml_list_free(struct s3xml_list_reader **rp);
-/* At least a byte; until the next call. NULL: the document has 16 MiB, and more would be too much. */
+/* Room for the next bytes, valid until the next call. */
 char *s3xml_list_room(struct s3xml_list_reader *r, size_t *room);
 enum err s3xml_list_feed(struct s3xml_list_reader *r, size_t len,
                          struct errbuf *eb) MUST_CHECK;
-/* Is it known by now how the list goes on? Then a name of it is known too. The token lies in the arena. */
+/* True once the continuation token and at least one name have arrived; the token is copied into the arena. The rest of
+ * the document may still prove malformed. */
 bool s3xml_list_token(const struct s3xml_list_reader *r, struct arena *a,
                       struct span *token);
 enum err s3xml_list_end(struct s3xml_list_reader *r, struct arena *a,

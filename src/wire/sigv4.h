@@ -122,12 +122,11 @@ enum err sigv4_verify(const struct sigv4_request *req, const struct query *q,
                       struct sigv4_cache *cache, int64_t now_s, struct arena *a,
                       struct hmac_key *key_out, struct fault *f) MUST_CHECK;
 
-/* ---- The same again ----
- * Requests of one client differ in path and signature only, as long as the second lasts: what sigv4_verify() made of one
- * that was right serves for the next. Only for what it found to be right in the plain reading; nothing is refused by it.
- */
+/* ---- A template of a verified request ---- Consecutive requests of one client differ in path and signature only,
+ * within one second. So what sigv4_verify() computed for a valid request serves for the next one. A template accepts
+ * only what the plain reading would accept; it refuses nothing by itself. */
 #define SIGV4_TEMPLATE_TEXT 1024u
-#define SIGV4_TEMPLATE_PATH 512u /* longer canonical paths take the long way */
+#define SIGV4_TEMPLATE_PATH 512u /* longer canonical paths are verified in full */
 struct sigv4_template {
     int64_t date_s;
     uint64_t skew_s;
@@ -137,13 +136,13 @@ struct sigv4_template {
     char rest[64];                  /* of the string to sign, before the hash */
     char text[SIGV4_TEMPLATE_TEXT]; /* of the canonical request, behind its path */
 };
-/* The request has passed sigv4_verify() with this key, signed in its headers and without a query. False: it cannot be
- * kept; *out is empty. */
+/* The request has passed sigv4_verify() with this key, signed in its headers and without a query. False: it cannot
+ * be kept; *out is empty. */
 bool sigv4_template_make(const struct sigv4_request *req, const struct sigv4_auth *auth,
                          const struct hmac_key *key, struct arena *a,
                          struct sigv4_template *out);
-/* True: a request of the same method and header lines, but for its signature, and without a query, would pass
- * sigv4_verify() with the same key now. False: ask that. */
+/* True: a request with the same method and header lines, except for its signature, and without a query, would pass
+ * sigv4_verify() with the same key now. False: call sigv4_verify(). */
 bool sigv4_template_verify(const struct sigv4_template *k, struct span path,
                            struct span signature, int64_t now_s);
 

@@ -95,7 +95,7 @@ struct tar_head {
 /* Reads the head at the front of `window`; everything in *out borrows from it (and from
  * *out itself: don't copy the struct). Never looks at more than TAR_HEAD_MAX bytes. */
 enum tar_got tar_head_read(struct span window, struct tar_head *out, struct errbuf *eb);
-/* The same for a head that has a sum over all of it, which the caller compares before he believes anything: tar's own
+/* The same for a head that has a sum over all of it, which the caller compares before trusting it: tar's own
  * checksums, 512 additions each, are not asked for. */
 enum tar_got tar_head_read_summed(struct span window, struct tar_head *out,
                                   struct errbuf *eb);

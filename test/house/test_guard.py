@@ -42,9 +42,9 @@ fn=(4) send_all
 
 
 def test_receipts_and_sends_are_counted_by_functions_of_ours(tmp_path):
-    calls = "cfn=(3) try_recv\ncalls=5 0\n* 40\ncob=(2) /lib/x86_64-linux-gnu/libc.so.6\ncfn=(4) try_recv\ncalls=9 0\n* 40\n"
+    calls = "cfn=(3) socket_try_recv\ncalls=5 0\n* 40\ncob=(2) /lib/x86_64-linux-gnu/libc.so.6\ncfn=(4) socket_try_recv\ncalls=9 0\n* 40\n"
     (dump := tmp_path / "dump").write_text(f"events: Ir\nob=(1) /x/forebay\nfn=(1) conn_inline_read\n0 7\n{calls}cfn=(5) sendable_send'2\ncalls=4 0\n* 40\n")
-    assert guard.read_dump(dump, "/x/forebay")[-1] == {"try_recv": 5, "sendable_send": 4}
+    assert guard.read_dump(dump, "/x/forebay")[-1] == {"socket_try_recv": 5, "sendable_send": 4}
 
 
 def test_costs_are_of_whose_file_they_are(tmp_path):

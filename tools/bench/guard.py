@@ -54,7 +54,7 @@ IO = re.compile(
     "io_submit|open|openat|openat2|creat|close|mmap|munmap|mremap|madvise|fallocate|posix_fallocate|fadvise|posix_fadvise|ftruncate|copy_file_range|"
     "lseek|fstat|fstatat|statx?|rename|renameat2?|unlink|unlinkat|link|linkat|mkdir|mkdirat|fcntl|ioctl"
 )  # functions of libc, that are a system call each
-OURS = ("try_recv", "try_sendv", "sendable_send")  # rt/socket.c and rt/sendable.c: receipts, sends, sends by reference. Their system calls are inlined
+OURS = ("socket_try_recv", "socket_try_sendv", "sendable_send")  # rt/socket.c and rt/sendable.c: receipts, sends, sends by reference. Their system calls are inlined
 WAITS = ("read", "write")  # of an eventfd: who wakes whom
 AHEAD = ("write_zeros", "rt_write")  # who calls what: room for later writes, a pwrite() each, as many as the disk has leisure for
 PATIENCE = 300  # seconds for any answer: the machine may stand still meanwhile

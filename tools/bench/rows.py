@@ -181,7 +181,7 @@ def warm_get(context, name, size, count, musts):
         report(context, name, conns, us, bare, nginx, musts, many)
         after = dict(server.metric("forebay_block_cache_requests_total"))
         said = {k.split('"')[1]: int(v - before.get(k, 0)) for k, v in after.items()}
-        print(f"    read from memory {said.get('hot', 0):,} times, from disk {said.get('disk', 0):,} times; from 32 KiB on sent by reference")
+        print(f"    read from memory {said.get('memory', 0):,} times, from disk {said.get('disk', 0):,} times; from 32 KiB on sent by reference")
 
 
 @row("get-4k", "warm GETs of 10,000 stored objects of 4 KiB")

@@ -8,7 +8,6 @@
 #include <stdatomic.h>
 
 #include "base/list.h"
-#include "rt/daemon.h"
 #include "rt/fiber.h"
 #include "rt/file.h"
 #include "rt/loop.h"

@@ -7,7 +7,6 @@
 
 #include "base/list.h"
 #include "base/lock.h"
-#include "rt/daemon.h"
 #include "rt/loop.h"
 #include "rt/sync.h"
 

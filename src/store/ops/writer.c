@@ -7,7 +7,6 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "rt/small.h"
 #include "store/core/core.h"
 #include "store/health/health.h"
 #include "store/record/block.h"
@@ -112,7 +111,7 @@ free_writer(struct store_writer *w)
     free(w->early);
     iobuf_drop(&w->buf);
     buf_fini(&w->sums);
-    small_put(w, sizeof *w + w->key.immutable_name.len + w->key.key.len);
+    free(w);
 }
 
 enum err
@@ -138,7 +137,7 @@ writer_begin_as(struct store *d, const struct store_key *k, enum store_class cla
     rc = space_admit(d->space, size, eb);
     if (rc != ERR_OK)
         return rc;
-    w = small_get(sizeof *w + k->immutable_name.len + k->key.len);
+    w = xcalloc(1, sizeof *w + k->immutable_name.len + k->key.len);
     w->disk = d;
     w->class = class;
     w->loop = rt_loop_index();

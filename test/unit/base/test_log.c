@@ -88,8 +88,6 @@ test_nothing_forges_a_line(void)
 static void
 test_levels(void)
 {
-    enum log_level level = LOG_INFO;
-
     start(LOG_LOGFMT);
     LOG0(LOG_DEBUG, "e", "m");
     CHECK_U64(lines, 0);
