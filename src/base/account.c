@@ -4,7 +4,7 @@
 
 _Alignas(64) _Atomic unsigned account_tight_bits;
 
-/* Each on a line of its own: they change on different loops. */
+/* Each on a cache line of its own: they change on different loops. */
 static struct {
     _Alignas(64) _Atomic int64_t bytes;
 } kinds[ACCOUNT_KINDS_];
@@ -19,8 +19,7 @@ static const char *const names[ACCOUNT_KINDS_] = {
 #undef X
 };
 
-/* Two threads may cross the line at once; the last to look says what holds, and a state that is a moment old does no
- * harm. */
+/* Two threads may cross the threshold at once. The last to check wins; a state that is a moment old does no harm. */
 static void
 account_update_tight(unsigned bit, int64_t now, int64_t most)
 {

@@ -211,7 +211,7 @@ crc_kernels(unsigned *count)
     unsigned n = 0;
 
 #if defined(CRC_X86)
-    __builtin_cpu_init(); /* we may run before the constructor that does it */
+    __builtin_cpu_init(); /* this may run before the constructor that does it */
     if (__builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("vpclmulqdq"))
         usable[n++] = &vclmul;

@@ -1,5 +1,4 @@
-/* The dates of num.h. The calendar is the proleptic Gregorian one, from 1970 to 9999; no
- * locale and no time zone database is asked. */
+/* The dates of num.h: the proleptic Gregorian calendar, from 1970 to 9999, without locale or time zone database. */
 #include <assert.h>
 #include <string.h>
 
@@ -50,7 +49,7 @@ moment_of(int64_t unix_s)
     return m;
 }
 
-/* Answers and lists hold a date each, so no printf. */
+/* Replies and lists contain dates, so no printf. */
 static char *
 date_put_number(char *at, int value, unsigned digits)
 {
@@ -233,8 +232,8 @@ date_seconds_of(const struct moment *m, int64_t *unix_s)
     return ERR_OK;
 }
 
-/* Skips "Sat, " or "Saturday, " or "Sat "; whether the name fits the date is not asked
- * (RFC 9110, 5.6.7: be lenient with what a sender computed wrong). */
+/* Skips "Sat, " or "Saturday, " or "Sat "; does not check that the name fits the date (RFC 9110, 5.6.7: be lenient
+ * with what a sender computed wrong). */
 static struct span
 after_weekday(struct span text, const char *behind)
 {

@@ -33,8 +33,7 @@ static const struct {
 static EVP_MD *fetched[ARRAY_LEN(kinds)];
 static pthread_once_t fetch_once = PTHREAD_ONCE_INIT;
 
-/* A libcrypto without MD5 (a FIPS set-up) cannot make an ETag: better to stop at once, in
- * words. */
+/* A libcrypto without MD5 (a FIPS set-up) cannot make an ETag: stop at once, with a message. */
 static void
 digest_must(int good, const char *what)
 {
@@ -133,7 +132,7 @@ absorb_key(uint32_t state[8], const unsigned char key[64], unsigned char pad)
     OPENSSL_cleanse(&s, sizeof s);
 }
 
-/* Goes on from such a state, which has taken `before` bytes: whole blocks. */
+/* Continues from such a state, which has taken `before` bytes: whole blocks. */
 static void
 digest_resume(SHA256_CTX *s, const uint32_t state[8], size_t before)
 {

@@ -15,10 +15,11 @@
 #define ERR_TABLE(X)                                                                     \
     X(OK)                                                                                \
     X(BAD_REQUEST)                                                                       \
-    X(DENIED) X(QUOTA) X(NOT_FOUND) X(NO_BUCKET) X(NO_UPLOAD) X(NOT_ALLOWED) X(TIMEOUT)  \
-        X(EXISTS) X(NOT_EMPTY) X(PRECONDITION) X(NOT_MODIFIED) X(TOO_LARGE) X(RANGE)     \
-            X(BAD_DIGEST) X(INCOMPLETE) X(IO) X(CORRUPT) X(INTERNAL) X(NOT_IMPLEMENTED)  \
-                X(BACKEND) X(BUSY) X(CANCELLED) X(CLOSED) X(UNAVAILABLE) X(NO_SPACE)
+    X(DENIED)                                                                            \
+    X(QUOTA) X(NOT_FOUND) X(NO_BUCKET) X(NO_UPLOAD) X(NOT_ALLOWED) X(TIMEOUT) X(EXISTS)  \
+        X(NOT_EMPTY) X(PRECONDITION) X(NOT_MODIFIED) X(TOO_LARGE) X(RANGE) X(BAD_DIGEST) \
+            X(INCOMPLETE) X(IO) X(CORRUPT) X(INTERNAL) X(NOT_IMPLEMENTED) X(BACKEND)     \
+                X(BUSY) X(CANCELLED) X(CLOSED) X(UNAVAILABLE) X(NO_SPACE)
 
 enum err {
 #define X(code) ERR_##code,

@@ -14,8 +14,8 @@
 #include "base/utf8.h"
 
 #define LINE_BYTES 2048
-#define VALUE_MAX  1024 /* one value must not push the others out */
-/* Kept free, so that a line that is cut still ends well: ..."}\n, and one more ... */
+#define VALUE_MAX  1024 /* one value must not displace the others */
+/* Kept free, so that a truncated line still ends well: ..."}\n, and one more ... */
 #define ENDING 16
 
 static const char *const level_names[] = {"debug", "info", "warn", "error"};
@@ -55,8 +55,8 @@ put_ending(struct line *l, const char *text)
     l->len += len;
 }
 
-/* The next character of s as it goes out, into out; returns how much of s it took. What
- * is not UTF-8 is shown byte by byte in logfmt, and as U+FFFD in JSON, which cannot. */
+/* Writes the next character of s to out, escaped; returns how much of s it took. Invalid UTF-8 is shown byte by byte
+ * in logfmt, and as U+FFFD in JSON, which has no other form. */
 static size_t
 log_escape(struct span s, bool json, char out[8], size_t *out_len)
 {
@@ -75,7 +75,8 @@ log_escape(struct span s, bool json, char out[8], size_t *out_len)
                                     code == '\n'   ? 'n'
                                     : code == '\r' ? 'r'
                                                    : 't');
-    else if (code < 0x20 || (code >= 0x7F && code < 0xA0)) /* C1 too: terminals obey it */
+    else if (code < 0x20 ||
+             (code >= 0x7F && code < 0xA0)) /* C1 too: terminals interpret it */
         *out_len = (size_t)snprintf(out, 8, "\\u%04x", (unsigned)code);
     else
         memcpy(out, s.at, *out_len = took);
@@ -96,7 +97,7 @@ needs_quotes(struct span s)
     return false;
 }
 
-/* The caller has made sure of room for both quotes. */
+/* The caller has checked the room for both quotes. */
 static void
 log_put_text(struct line *l, struct span s)
 {
@@ -147,7 +148,7 @@ log_put_value(struct line *l, const struct log_field *f)
     log_put(l, number, (size_t)n);
 }
 
-/* A field that has no room at all is left out. */
+/* A field without any room is omitted. */
 static bool
 log_put_field(struct line *l, const struct log_field *f)
 {
@@ -180,7 +181,7 @@ wall_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* A log that cannot be written has nowhere to say so. */
+/* A log that cannot be written cannot report it. */
 static void
 write_stderr(const char *line, size_t len)
 {

@@ -48,15 +48,15 @@ md5_lanes(void)
     return kernel->lanes;
 }
 
-/* One stream: OpenSSL's code for whole blocks, on our state. (Its EVP cannot be told a state; what it calls deprecated is
- * there in all of 3.x, see digest.c.) */
+/* One stream: OpenSSL's code for whole blocks, on our state. (EVP cannot start from a state; the functions OpenSSL
+ * calls deprecated exist in all of 3.x, see digest.c.) */
 static void
 md5_run_one(uint32_t state[4], const unsigned char *at, size_t blocks)
 {
     MD5_CTX c = {.A = state[0], .B = state[1], .C = state[2], .D = state[3]};
 
     if (!MD5_Update(&c, at, blocks * MD5_BLOCK))
-        abort(); /* it has no way to fail */
+        abort(); /* it cannot fail */
     state[0] = c.A;
     state[1] = c.B;
     state[2] = c.C;

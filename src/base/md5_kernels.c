@@ -326,7 +326,7 @@ md5_kernels(unsigned *count)
     unsigned n = 0;
 
 #if defined(MD5_X86)
-    __builtin_cpu_init(); /* we may run before the constructor that does it */
+    __builtin_cpu_init(); /* this may run before the constructor that does it */
     if (__builtin_cpu_supports("avx512f"))
         usable[n++] = &avx512_kernel;
     if (__builtin_cpu_supports("avx2"))

@@ -1,5 +1,4 @@
-/* Counting: every cell of every family has a number; a thread's block is an array of
- * cells. */
+/* Counting: every cell of every family has a number; a thread's block is an array of cells. */
 #include "base/metrics.h"
 
 #include <assert.h>
@@ -71,8 +70,8 @@ enum {
     CELLS = CELL_BYTES_OUT + OP_COUNT_
 };
 
-/* Written by its owner only, read by whoever scrapes. A thread that ends leaves its
- * block, with what it counted, to the next thread that begins. */
+/* Only its owner writes it; a scrape reads it. A thread that ends leaves its block, with its counts, to the next
+ * thread that begins. */
 struct block {
     _Alignas(128) _Atomic int64_t cells[CELLS];
     struct block *next; /* of all blocks; never changes once the block is in the list */

@@ -7,7 +7,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* What is wanted of /proc/self/stat, in clock ticks. */
+/* The fields used from /proc/self/stat, in clock ticks. */
 struct process_stat {
     uint64_t user, system, start;
 };
@@ -81,7 +81,7 @@ count_fds(uint64_t *count)
     while ((e = readdir(d)) != NULL)
         *count += e->d_name[0] != '.';
     closedir(d);
-    *count -= 1; /* the one we looked with */
+    *count -= 1; /* the descriptor of this directory */
     return true;
 }
 

@@ -2,5 +2,5 @@
 #pragma once
 #include "base/buf.h"
 
-/* What /proc does not tell is left out. */
+/* Omits what /proc does not have. */
 void metrics_put_process(struct buf *out);

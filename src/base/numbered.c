@@ -76,7 +76,7 @@ numbered_make(struct numbered *n, uint64_t number)
         if (atomic_compare_exchange_strong_explicit(
                 slot, &first, made, memory_order_acq_rel, memory_order_acquire))
             return made;
-        found = in_chain(first, number); /* `first` is now what another has put there */
+        found = in_chain(first, number); /* `first` is now the other thread's entry */
     } while (found == NULL);
     free(made);
     return found;

@@ -8,7 +8,7 @@
 struct pace {
     _Atomic uint32_t refs;
     uint64_t rate;         /* bytes a second; 0: no limit */
-    _Atomic uint64_t owed; /* when all that came may have come */
+    _Atomic uint64_t owed; /* when everything that arrived was allowed to arrive */
 };
 
 struct pace *
@@ -39,7 +39,7 @@ pace_drop(struct pace **pp)
         free(p);
 }
 
-/* Time that nothing came in is not made up for: no burst follows it. */
+/* Idle time earns no credit: no burst follows it. */
 uint64_t
 pace_spent(struct pace *p, uint64_t now_ns, uint64_t bytes)
 {

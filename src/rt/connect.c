@@ -1,5 +1,5 @@
-/* connect: outgoing connections of the real engines; names are resolved in a pool of
- * their own. */
+/* connect: outgoing connections of the real engines; host names are resolved in a thread pool of their own. */
+#include <assert.h>
 #include <errno.h>
 #include <netdb.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 enum { ADDRESSES_MAX = 8 };
 
-/* On the heap for its size: fibers have small stacks. */
+/* On the heap: fibers have small stacks. */
 struct resolving {
     const char *host;
     uint16_t port;
@@ -73,8 +73,7 @@ connect_resolve(struct resolving *r, struct deadline by, struct errbuf *eb)
     return ERR_OK;
 }
 
-/* A full backlog of a Unix socket is EAGAIN and makes no event: ask again, a little
- * later. */
+/* A full backlog of a Unix socket is EAGAIN and makes no event: retry a little later. */
 static enum err
 begin_connect(int fd, const union address *a, socklen_t len, struct deadline by,
               int *error)
@@ -98,6 +97,7 @@ wait_connected(struct stream *s, int fd, struct deadline by, struct errbuf *eb)
     int error = 0;
     enum err rc;
 
+    assert(s->sender == NULL);
     s->sender = rt_self();
     while (!s->may_out) {
         rc = fiber_wait(by);
@@ -124,6 +124,8 @@ connect_one(const union address *a, socklen_t len, struct deadline by,
         error;
     enum err rc;
 
+    assert(len > 0);
+    assert(len <= sizeof *a);
     address_text(a, text);
     if (fd < 0)
         return err_errno(eb, ERR_BUSY, errno, "a socket to %s", text);
@@ -149,8 +151,8 @@ connect_class_of(const union address *a)
                : ip_class_of((const unsigned char *)&a->v4.sin_addr.s_addr, 4);
 }
 
-/* Leaves out what the name must not lead to. The addresses that are looked at are those that are connected to: nobody asks a
- * second time. */
+/* Removes the addresses that the name must not lead to. The addresses checked here are those that are connected to:
+ * there is no second look-up. */
 static enum err
 keep_allowed(struct resolving *r, unsigned refuse, struct errbuf *eb)
 {
@@ -158,7 +160,7 @@ keep_allowed(struct resolving *r, unsigned refuse, struct errbuf *eb)
     unsigned kept = 0;
     char text[ADDRESS_TEXT];
 
-    if (strcasecmp(r->host, "localhost") == 0) /* says itself where it leads */
+    if (strcasecmp(r->host, "localhost") == 0) /* the name itself says loopback */
         refuse &= ~(1u << IP_LOOPBACK);
     for (unsigned i = 0; i < r->count; i++) {
         if ((refuse >> connect_class_of(&r->of[i].a) & 1) != 0)
@@ -166,13 +168,15 @@ keep_allowed(struct resolving *r, unsigned refuse, struct errbuf *eb)
         else
             r->of[kept++] = r->of[i];
     }
+    assert(kept <= r->count);
     r->count = kept;
     if (kept > 0)
         return ERR_OK;
     address_text(&found, text);
-    return err_set(eb, ERR_DENIED,
-                   "the name '%s' leads to %s, which is %s: not connected to", r->host,
-                   text, ip_class_name(connect_class_of(&found)));
+    return err_set(
+        eb, ERR_DENIED,
+        "the name '%s' resolves to %s, which is %s: connections there are not allowed",
+        r->host, text, ip_class_name(connect_class_of(&found)));
 }
 
 enum err
@@ -187,12 +191,14 @@ real_connect(const char *host, uint16_t port, unsigned refuse, struct deadline b
     r->host = host;
     r->port = port;
     rc = connect_resolve(r, by, eb);
+    assert(r->count <= ADDRESSES_MAX);
+    assert(rc != ERR_OK || r->count > 0);
     if (rc == ERR_OK && refuse != 0 && !address_parse(host, port, &literal, &ignored))
         rc = keep_allowed(r, refuse, eb);
     for (unsigned i = 0; rc == ERR_OK && i < r->count; i++) {
         rc = connect_one(&r->of[i].a, r->of[i].len, by, out, eb);
         if (rc != ERR_CLOSED)
-            break; /* connected, cancelled or late; else on to the next address */
+            break; /* connected, cancelled or late; else try the next address */
         if (i + 1 < r->count)
             rc = ERR_OK;
     }

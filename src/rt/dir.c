@@ -1,4 +1,5 @@
 /* dir: directories, and small files that are read or replaced as a whole (rt/file.h). */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +8,7 @@
 #include "rt/internal.h"
 
 enum { LOAD_CHUNK = 64 << 10 };
+static_assert(LOAD_CHUNK <= IOBUF_MAX, "one buffer");
 
 /* ---- whole small files ---- */
 
@@ -23,7 +25,8 @@ load_bytes(struct rt_file *f, char *to, size_t len, struct iobuf *b, struct errb
         if (rc != ERR_OK)
             return rc;
         if (n == 0)
-            return err_set(eb, ERR_IO, "'%s' became shorter while it was read", f->name);
+            return err_set(eb, ERR_IO, "'%s' became shorter during the read", f->name);
+        assert(n <= len - at);
         memcpy(to + at, b->at, n);
         at += n;
     }
@@ -40,6 +43,7 @@ rt_file_load(struct rt_dir *d, const char *name, uint32_t limit, char **out, siz
     uint64_t size = 0;
     enum err rc;
 
+    assert(limit < UINT32_MAX); /* room for the NUL */
     *out = NULL;
     *len = 0;
     rc = rt_open(d, name, 0, 0, &f, eb);
@@ -79,7 +83,8 @@ rt_private_load(const char *path, uint32_t limit, char **out, size_t *len,
     if (rc == ERR_OK)
         rc = rt_dir_mode(dir, name, &mode, eb);
     if (rc == ERR_OK && (mode & 077) != 0)
-        rc = err_set(eb, ERR_DENIED, "\"%s\" can be read by others: chmod 600 it", path);
+        rc = err_set(eb, ERR_DENIED,
+                     "\"%s\" can be read by other users; run chmod 600 on it", path);
     if (rc == ERR_OK)
         rc = rt_file_load(dir, name, limit, out, len, eb);
     rt_dir_close(&dir);
@@ -103,7 +108,7 @@ store_bytes(struct rt_file *f, const char *from, size_t len, struct errbuf *eb)
     return rc == ERR_OK ? rt_sync(f, eb) : rc;
 }
 
-/* After a failure the temporary goes; its own failure would tell nothing new. */
+/* After a failure the temporary file is removed; an error of that adds nothing. */
 static void
 remove_quietly(struct rt_dir *d, const char *name)
 {
@@ -144,6 +149,7 @@ rt_file_store(struct rt_dir *d, const char *name, const void *data, size_t len,
 void
 rt_random(void *out, size_t len)
 {
+    assert(out != NULL);
     rt_engine_ops()->random(out, len);
 }
 
@@ -178,8 +184,10 @@ rt_dir_open_at(struct rt_dir *d, const char *name, struct rt_dir **out, struct e
     *out = NULL;
     if (rc == ERR_OK)
         rc = rt_engine_ops()->dir_open(d, name, out, eb);
-    if (rc == ERR_OK)
+    if (rc == ERR_OK) {
+        assert((*out)->observer == NULL);
         (*out)->observer = observer_ref(d->observer);
+    }
     return rc;
 }
 

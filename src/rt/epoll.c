@@ -112,8 +112,8 @@ epoll_watch(struct loop *l, struct watch *w)
     return epoll_ctl(e->fd, EPOLL_CTL_ADD, w->fd, &ev) == 0 ? 0 : -errno;
 }
 
-/* Edges are handed on within epoll_wait_events(), where nobody unwatches: an event in hand
- * never outlives its watch. */
+/* Edges are delivered within epoll_wait_events(), where nothing is unwatched: an event in hand never outlives its
+ * watch. */
 static void
 epoll_unwatch(struct loop *l, struct watch *w)
 {

@@ -1,5 +1,6 @@
 #include "rt/fault.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -27,12 +28,12 @@
 struct guard {
     sigjmp_buf back;
     uintptr_t from, to;
-    uintptr_t stack; /* where it stood at the fault */
+    uintptr_t stack; /* the stack pointer at the fault */
     struct guard *outer;
 };
 
 static _Thread_local struct guard *armed;
-static struct sigaction before_bus, before_segv; /* what they did until we came */
+static struct sigaction before_bus, before_segv; /* the earlier handlers */
 
 static uintptr_t
 stack_of(const ucontext_t *at)
@@ -46,7 +47,7 @@ stack_of(const ucontext_t *at)
 #endif
 }
 
-/* The disk fails at a page of the map; what damaged pages lead astray may touch any address. */
+/* A disk failure hits a page of the map; damaged pages may lead to any address. */
 static bool
 is_of(const struct guard *g, int signo, uintptr_t at)
 {
@@ -63,14 +64,14 @@ guard_on_fault(int signo, siginfo_t *info, void *context)
         g->stack = stack_of(context);
         siglongjmp(g->back, 1);
     }
-    /* Not ours: the instruction runs again and meets whoever was there before. */
+    /* Not ours: the instruction runs again under the earlier handler. */
     (void)sigaction(signo, signo == SIGBUS ? &before_bus : &before_segv, NULL);
 }
 
 static void
 fault_install(void)
 {
-    /* SA_NODEFER: we leave by a jump that restores no mask, or the second fault would kill. */
+    /* SA_NODEFER: the handler leaves by a jump that restores no mask; otherwise a second fault would kill. */
     struct sigaction sa = {.sa_sigaction = guard_on_fault,
                            .sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK};
 
@@ -79,7 +80,7 @@ fault_install(void)
     (void)sigaction(SIGSEGV, &sa, &before_segv);
 }
 
-/* A thread that holds back all signals would be killed by this one at once. */
+/* A thread that blocks these signals would be killed by a fault at once. */
 static void
 let_through(void)
 {
@@ -103,13 +104,15 @@ rt_guard(const void *map, size_t len, void (*fn)(void *arg), void *arg)
 
     (void)pthread_once(&once, fault_install);
     let_through();
-    if (sigsetjmp(g.back, 0) != 0) { /* the handler has disarmed it */
-        /* ASan looks for the frames we jumped over on the thread's stack; a fiber has its own. */
+    if (sigsetjmp(g.back, 0) != 0) { /* the handler has removed it from the list */
+        /* ASan looks for the skipped frames on the thread's stack; a fiber has its own. */
         ASAN_CLEAN((void *)g.stack, (uintptr_t)&g - g.stack);
         return false;
     }
+    assert(fn != NULL);
     armed = &g;
     fn(arg);
+    assert(armed == &g); /* inner guards have ended */
     armed = g.outer;
     return true;
 }
@@ -126,7 +129,7 @@ rt_guard_leave(void)
     siglongjmp(g->back, 1);
 }
 
-/* mincore() tells of these. */
+/* The unit of mincore(). */
 static size_t
 system_page(void)
 {
@@ -135,6 +138,8 @@ system_page(void)
 
     if (bytes == 0) {
         bytes = (size_t)sysconf(_SC_PAGESIZE);
+        assert(bytes >= PAGE_BYTES);
+        assert((bytes & (bytes - 1)) == 0);
         atomic_store_explicit(&known, bytes, memory_order_relaxed);
     }
     return bytes;
@@ -180,6 +185,7 @@ rt_map_range(const void *at, const void **from, size_t *len)
     }
     (void)fclose(f);
     if (found) {
+        assert(low < high);
         *from = (const void *)low;
         *len = high - low;
     }
@@ -200,7 +206,7 @@ touch_pages(void *arg)
         (void)t->at[i];
 }
 
-/* One step of populating: `len` from a page on. */
+/* Reads in one step: `len` bytes from a page on. */
 static enum err
 fault_populate(uintptr_t from, size_t len)
 {
@@ -217,8 +223,8 @@ fault_populate(uintptr_t from, size_t len)
     return rt_guard((const void *)from, len, touch_pages, &t) ? ERR_OK : ERR_IO;
 }
 
-/* A map that is not to be read ahead (LMDB's) is brought in page by page: a disk does that at a hundredth of its speed. So
- * the kernel is asked for large pieces, each one while the piece before it is waited for. */
+/* A map without kernel readahead (LMDB's) is read page by page, at a hundredth of the disk's speed. So this requests
+ * large pieces, each while it waits for the piece before. */
 enum err
 rt_map_populate(const void *at, size_t len)
 {
@@ -226,6 +232,7 @@ rt_map_populate(const void *at, size_t len)
     uintptr_t to = (uintptr_t)at + len;
     enum err rc = ERR_OK;
 
+    assert(from <= to);
     (void)madvise((void *)from, MIN(to - from, (size_t)FAULT_AROUND), MADV_WILLNEED);
     for (; rc == ERR_OK && from < to; from += MIN(to - from, (size_t)FAULT_AROUND)) {
         size_t n = MIN(to - from, (size_t)FAULT_AROUND);

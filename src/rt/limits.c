@@ -1,5 +1,6 @@
 #include "rt/limits.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 
 #define PATH_ROOM       2048
 #define PRESSED_PERCENT 10
+static_assert(PATH_ROOM / 2 + 64 < PATH_ROOM, "a line and what surrounds it");
 
 /* The number in a file; UINT64_MAX where there is none ("max"). */
 static uint64_t
@@ -27,7 +29,7 @@ number_in(const char *path)
     return n;
 }
 
-/* The limit of a group and of all above it: root/a/b, root/a, root. */
+/* The lowest limit of a control group and its ancestors: root/a/b, root/a, root. */
 static uint64_t
 least_upwards(const char *root, const char *group, const char *file)
 {
@@ -83,7 +85,7 @@ rt_memory_max(void)
     if (f == NULL)
         return least;
     while (fgets(line, sizeof line, f) != NULL) {
-        uint64_t n = limit_of_line(line); /* once: it cuts the line up */
+        uint64_t n = limit_of_line(line); /* changes the line */
 
         least = MIN(least, n);
     }
@@ -141,7 +143,7 @@ rt_descriptors_open(void)
     uint64_t n = 0;
 
     if (dir == NULL)
-        return 64; /* not known: a guess on the safe side */
+        return 64; /* unknown: a safe guess */
     while (readdir(dir) != NULL)
         n++;
     (void)closedir(dir);

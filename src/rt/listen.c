@@ -1,6 +1,6 @@
-/* listen: listening sockets of the real engines. Loop 0 accepts and hands each connection
- * to the loop with the fewest: SO_REUSEPORT balances badly (runtime notes: 1.2 to 1.8
- * times the mean) and resets clients when a socket closes. */
+/* listen: listening sockets of the real engines. Loop 0 accepts and hands each connection to the loop with the
+ * fewest: SO_REUSEPORT balances badly (runtime notes: 1.2 to 1.8 times the mean) and resets clients when a socket
+ * closes. */
 #include <assert.h>
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -22,15 +22,15 @@ struct real_listener {
     struct listener l;
     struct watch watch;
     struct fiber *acceptor;
-    struct timer again; /* accepting goes on: next turn, or after a pause */
+    struct timer again; /* resumes accepting: next turn, or after a pause */
     bool may_have;      /* no EAGAIN since the last edge */
-    bool paused;        /* said so in the log */
+    bool paused;        /* the pause has been logged */
     bool closed;
     bool unix_path;
-    char path[108]; /* to be removed at the end */
+    char path[108]; /* removed at the end */
 };
 
-/* A connection on its way to its loop. */
+/* A connection in transit to its loop. */
 struct handover {
     struct rt_msg msg;
     int fd;
@@ -52,6 +52,8 @@ on_handover(struct rt_msg *m)
     struct errbuf eb = {0};
     struct stream *s;
 
+    assert(h->fd >= 0);
+    assert(h->on_stream != NULL);
     if (socket_stream(h->fd, &h->peer, true, &s, &eb) == ERR_OK) {
         s->counted = true;
         h->on_stream(s, h->arg);
@@ -84,6 +86,8 @@ hand_over(struct real_listener *r, int fd, const union address *peer)
     struct handover *h = xmalloc(sizeof *h);
     unsigned loop = emptiest_loop();
 
+    assert(loop < rt_loop_count());
+    assert(fd >= 0);
     *h = (struct handover){.msg.fn = on_handover,
                            .fd = fd,
                            .peer = *peer,
@@ -94,8 +98,7 @@ hand_over(struct real_listener *r, int fd, const union address *peer)
     rt_post(loop, &h->msg);
 }
 
-/* A descriptor, -EAGAIN, or another -errno. Errors that belong to one connection are
- * passed over. */
+/* Returns a descriptor, -EAGAIN, or another -errno. Skips errors that belong to one connection. */
 static int
 listen_accept_one(struct real_listener *r, union address *peer)
 {
@@ -123,7 +126,7 @@ listen_accept_one(struct real_listener *r, union address *peer)
     }
 }
 
-/* Waiting clients stay in the backlog until descriptors are free again. */
+/* Clients wait in the backlog until descriptors are free again. */
 static void
 pause_accepting(struct real_listener *r, int error)
 {
@@ -141,6 +144,8 @@ accept_some(struct real_listener *r)
 {
     union address peer;
 
+    assert(!r->closed);
+    assert(r->l.on_stream != NULL);
     for (unsigned i = 0; i < ACCEPTS_A_TURN; i++) {
         int fd = listen_accept_one(r, &peer);
 
@@ -156,7 +161,7 @@ accept_some(struct real_listener *r)
         hand_over(r, fd, &peer);
     }
     timer_add(&r->l.loop->timers, &r->again,
-              r->l.loop->now_ns + 1); /* the others first */
+              r->l.loop->now_ns + 1); /* other work first */
 }
 
 static void
@@ -222,6 +227,7 @@ close_listener(struct listener *l)
     struct real_listener *r = real_listener_of(l);
 
     assert(l->loop == loop_self);
+    assert(!r->closed);
     timer_remove(&l->loop->timers, &r->again);
     l->loop->ops->unwatch(l->loop, &r->watch);
     close(r->watch.fd);
@@ -233,7 +239,7 @@ close_listener(struct listener *l)
         return;
     }
     fiber_wake(r->acceptor,
-               ERR_CLOSED); /* it frees r; without effect when it is awake already */
+               ERR_CLOSED); /* it frees r; no effect when it is awake already */
 }
 
 static const struct listener_ops listener_ops = {
@@ -244,7 +250,7 @@ static const struct listener_ops listener_ops = {
 
 /* ---- opening ---- */
 
-/* A socket file that nobody answers on any more is in the way of its successor. */
+/* A socket file without a listener blocks the next server. */
 static enum err
 clear_path(const char *path, struct errbuf *eb)
 {
@@ -348,6 +354,7 @@ real_listen(const char *addr, uint16_t port, const struct rt_listen_options *o,
         free(r);
         return err_errno(eb, ERR_BUSY, -error, "watching port %u of %s", port, addr);
     }
+    assert(r->again.place == TIMER_IDLE);
     *out = &r->l;
     return ERR_OK;
 }

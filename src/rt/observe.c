@@ -1,11 +1,17 @@
-/* observe: telling the observer of a directory what became of operations below it. See rt/file.h. */
+/* observe: reports the results of operations below a directory to its observer (rt/file.h). */
+#include <assert.h>
+
 #include "rt/internal.h"
 
 struct rt_observer *
 observer_ref(struct rt_observer *o)
 {
-    if (o != NULL)
-        atomic_fetch_add_explicit(&o->refs, 1, memory_order_relaxed);
+    if (o != NULL) {
+        uint32_t before = atomic_fetch_add_explicit(&o->refs, 1, memory_order_relaxed);
+
+        assert(before > 0);
+        (void)before;
+    }
     return o;
 }
 
@@ -31,7 +37,7 @@ observer_may_begin(const struct rt_observer *o, const char *name, struct errbuf 
 {
     if (o == NULL || !atomic_load_explicit(&o->shut, memory_order_relaxed))
         return ERR_OK;
-    return err_set(eb, ERR_IO, "'%s': its disk has left", name);
+    return err_set(eb, ERR_IO, "'%s': its disk was taken out of service", name);
 }
 
 uint32_t
@@ -45,9 +51,15 @@ observer_begin(struct rt_observer *o)
 void
 observer_end(struct rt_observer *o, const struct rt_io_done *d)
 {
+    uint32_t before;
+
     if (o == NULL)
         return;
-    atomic_fetch_sub_explicit(&o->in_flight, 1, memory_order_relaxed);
+    assert(d->kind < RT_IOS_);
+    assert(d->error >= 0);
+    before = atomic_fetch_sub_explicit(&o->in_flight, 1, memory_order_relaxed);
+    assert(before > 0);
+    (void)before;
     atomic_fetch_add_explicit(&o->done, 1, memory_order_relaxed);
     o->on_io(o, d);
 }

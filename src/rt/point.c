@@ -75,10 +75,11 @@ read_fault(char *text)
     faults[fault_count].at = (enum point)p;
     faults[fault_count].nth = strtoull(number, NULL, 10);
     if (faults[fault_count].nth == 0)
-        point_refuse(number, "is no number from 1");
+        point_refuse(number, "is not a number from 1");
     if (!read_action(action, &faults[fault_count].action, &faults[fault_count].ms))
-        point_refuse(action, "is no action");
+        point_refuse(action, "is not an action");
     fault_count++;
+    assert(fault_count <= FAULTS_MAX);
 }
 
 static void
@@ -98,7 +99,7 @@ read_faults(void)
     free(copy);
 }
 
-/* It may be long until a test has made its middle. */
+/* A test may need a long time to reach its middle. */
 static bool
 point_counts(void)
 {
@@ -123,7 +124,7 @@ point_act(enum action action, uint64_t ms)
         if (rt_self() == NULL)
             (void)usleep((useconds_t)(ms * 1000));
         else if (rt_sleep_ms(ms) != ERR_OK)
-            return; /* cancelled: whoever waits next polling it */
+            return; /* cancelled: the next wait reports it */
         break;
     case FAIL:
         io->error = EIO;
@@ -141,6 +142,7 @@ point_pass(enum point p)
 {
     uint64_t nth;
 
+    assert(p < POINTS_);
     if (sim_world != NULL) {
         sim_point(p);
         return;

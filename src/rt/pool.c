@@ -64,7 +64,7 @@ pool_thread(void *arg)
         p->queued--;
         lock_release(&p->lock);
         j->work(j);
-        rt_post(j->loop, &j->msg); /* *j is the loop's again */
+        rt_post(j->loop, &j->msg); /* *j belongs to the loop again */
         lock_acquire(&p->lock);
     }
     lock_release(&p->lock);

@@ -22,7 +22,7 @@
 
 #define NAMES_MAX (4u << 20) /* of one directory */
 
-/* One call, made on a worker. Which fields count depends on `call`. */
+/* One system call, made on a worker. `call` decides which fields are used. */
 struct call {
     int (*call)(struct call *c); /* 0 or a positive errno */
     int at;                      /* directory */
@@ -44,7 +44,9 @@ posix_call_work(void *arg)
 {
     struct call *c = arg;
 
+    assert(c->call != NULL);
     c->error = c->call(c);
+    assert(c->error >= 0); /* 0 or a positive errno */
 }
 
 static enum err
@@ -74,7 +76,7 @@ posix_code_of(int error)
 
 static int call_sync(struct call *c);
 
-/* Runs it and turns what it says into a code and a sentence. */
+/* Runs it and turns its result into a code and a sentence. */
 static enum err
 posix_on_worker(struct call *c, struct rt_observer *o, const char *doing,
                 const char *name, struct errbuf *eb)
@@ -89,7 +91,7 @@ posix_on_worker(struct call *c, struct rt_observer *o, const char *doing,
         rc = pool_run(POOL_WORK, posix_call_work, c, DEADLINE_NEVER);
     if (c->error != 0)
         d.where = hash_xxh3(name, strlen(name), 0);
-    d.error = rc == ERR_OK ? c->error : 0; /* not done at all: no fault of the disk */
+    d.error = rc == ERR_OK ? c->error : 0; /* not done at all: not the disk's fault */
     observer_end(o, &d);
     if (rc != ERR_OK)
         return err_set(eb, rc, "%s '%s': %s", doing, name, err_name(rc));
@@ -100,8 +102,7 @@ posix_on_worker(struct call *c, struct rt_observer *o, const char *doing,
 
 /* ---- opening beneath a directory ---- */
 
-/* What openat2() refuses, checked by hand where a kernel or a container has no
- * openat2(). */
+/* What openat2() refuses, checked here where a kernel or a container has no openat2(). */
 static bool
 leaves_directory(const char *name)
 {
@@ -168,6 +169,7 @@ real_dir_open(struct rt_dir *at, const char *path, struct rt_dir **out, struct e
 void
 real_dir_free(struct rt_dir *d)
 {
+    assert(d->fd >= 0);
     close(d->fd);
     free(d->path);
     free(d);
@@ -214,7 +216,7 @@ real_open_file(struct rt_dir *d, const char *name, unsigned flags, unsigned mode
     struct rt_file *f;
 
     if (rc == ERR_OK && !S_ISREG(c.st.st_mode))
-        rc = err_set(eb, ERR_IO, "opening '%s': it is no regular file", name);
+        rc = err_set(eb, ERR_IO, "opening '%s': not a regular file", name);
     if (rc != ERR_OK) {
         if (c.fd >= 0)
             close(c.fd);
@@ -230,8 +232,7 @@ real_open_file(struct rt_dir *d, const char *name, unsigned flags, unsigned mode
     return ERR_OK;
 }
 
-/* The last close of a file without a name frees its blocks, which takes milliseconds: not
- * on a loop. */
+/* The last close of an unlinked file frees its blocks, which takes milliseconds: not on a loop. */
 struct closing {
     struct rt_job job;
     int fd;
@@ -253,6 +254,8 @@ void
 real_file_free(struct rt_file *f)
 {
     assert(atomic_load(&f->busy) == 0);
+    assert(atomic_load(&f->refs) == 0);
+    assert(f->fd >= 0);
     if (rt_on_loop()) {
         struct closing *c = xcalloc(1, sizeof *c);
 
@@ -280,7 +283,8 @@ real_dir_make(struct rt_dir *d, const char *name, unsigned mode, struct errbuf *
     struct call c = {.call = call_make, .at = d->fd, .name = name, .mode = mode};
 
     if (leaves_directory(name))
-        return err_set(eb, ERR_BAD_REQUEST, "'%s' is no name inside a directory", name);
+        return err_set(eb, ERR_BAD_REQUEST, "'%s' is not a name inside a directory",
+                       name);
     return posix_on_worker(&c, d->observer, "making the directory", name, eb);
 }
 
@@ -314,7 +318,8 @@ real_dir_unlink(struct rt_dir *d, const char *name, struct errbuf *eb)
     struct call c = {.call = call_unlink, .at = d->fd, .name = name};
 
     if (leaves_directory(name))
-        return err_set(eb, ERR_BAD_REQUEST, "'%s' is no name inside a directory", name);
+        return err_set(eb, ERR_BAD_REQUEST, "'%s' is not a name inside a directory",
+                       name);
     return posix_on_worker(&c, d->observer, "removing", name, eb);
 }
 
@@ -330,8 +335,8 @@ real_dir_rename(struct rt_dir *d, const char *from, const char *to, struct errbu
     struct call c = {.call = call_rename, .at = d->fd, .name = from, .to = to};
 
     if (leaves_directory(from) || leaves_directory(to))
-        return err_set(eb, ERR_BAD_REQUEST, "'%s' or '%s' is no name inside a directory",
-                       from, to);
+        return err_set(eb, ERR_BAD_REQUEST,
+                       "'%s' or '%s' is not a name inside a directory", from, to);
     return posix_on_worker(&c, d->observer, "renaming", from, eb);
 }
 
@@ -378,6 +383,7 @@ call_list(struct call *c)
             c->names.room = c->names.room > 0 ? c->names.room * 2 : 64;
             c->names.at = xrealloc(c->names.at, c->names.room * sizeof *c->names.at);
         }
+        assert(c->names.count < c->names.room);
         c->names.at[c->names.count++] = xstrdup(e->d_name);
     }
     error = e != NULL ? E2BIG : errno;
@@ -414,7 +420,7 @@ real_dir_space(struct rt_dir *d, uint64_t *total, uint64_t *free_bytes, struct e
 {
     struct call c = {.call = call_space, .at = d->fd};
     enum err rc =
-        posix_on_worker(&c, d->observer, "asking for the space of", d->path, eb);
+        posix_on_worker(&c, d->observer, "reading the free space of", d->path, eb);
 
     if (rc == ERR_OK) {
         *total = (uint64_t)c.space.f_blocks * c.space.f_frsize;
@@ -434,7 +440,7 @@ enum err
 real_file_size(struct rt_file *f, uint64_t *out, struct errbuf *eb)
 {
     struct call c = {.call = call_size, .fd = f->fd};
-    enum err rc = posix_on_worker(&c, f->observer, "asking for the size of", f->name, eb);
+    enum err rc = posix_on_worker(&c, f->observer, "reading the size of", f->name, eb);
 
     if (rc == ERR_OK)
         *out = (uint64_t)c.st.st_size;
@@ -461,6 +467,8 @@ posix_read_all(const struct io_op *op)
     char *to = op->buf->at + op->at;
     uint64_t done = 0;
 
+    assert(op->kind == IO_READ);
+    assert(op->at + op->len <= op->buf->room);
     while (done < op->len) {
         ssize_t n =
             pread(op->file->fd, to + done, op->len - done, (off_t)(op->offset + done));
@@ -482,7 +490,7 @@ posix_result_of(int64_t rc)
     return rc >= 0 ? rc : -errno;
 }
 
-/* As RWF_DSYNC: what was written of it, or why it is not durable. */
+/* Like RWF_DSYNC: the bytes written, or why they are not durable. */
 static int64_t
 write_durable(const struct io_op *op)
 {
@@ -497,6 +505,7 @@ real_io_work(struct io_op *op)
 {
     int fd = op->file->fd;
 
+    assert(fd >= 0);
     switch (op->kind) {
     case IO_READ:
         return posix_read_all(op);
@@ -534,11 +543,12 @@ io_work_done(struct rt_job *j)
     io_op_done(op, op->result);
 }
 
-/* Class limits bound how many there are. */
+/* Class limits bound their number. */
 void
 real_submit_to_pool(struct loop *l, struct io_op *op)
 {
-    (void)l;
+    assert(op->loop == l);
+    assert(l == loop_self);
     op->job.work = io_work;
     op->job.done = io_work_done;
     pool_submit_always(POOL_WORK, &op->job);

@@ -1,5 +1,6 @@
 #include "rt/real.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -20,7 +21,7 @@ real_raise_limits(void)
         return;
     l.rlim_cur = l.rlim_max;
     if (setrlimit(RLIMIT_NOFILE, &l) != 0)
-        LOG(LOG_WARN, "rt.limits", "the limit of descriptors stays low",
+        LOG(LOG_WARN, "rt.limits", "the limit of descriptors could not be raised",
             L_U64("limit", l.rlim_cur));
 }
 
@@ -30,6 +31,7 @@ read_clock(clockid_t id)
     struct timespec ts;
 
     clock_gettime(id, &ts);
+    assert(ts.tv_sec >= 0);
     return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
@@ -54,8 +56,9 @@ real_random(void *out, size_t len)
         ssize_t n = getrandom(at, len, 0);
 
         if (n < 0 && errno != EINTR)
-            abort(); /* without random bytes nothing may go on */
+            abort(); /* without random bytes nothing may continue */
         if (n > 0) {
+            assert((size_t)n <= len);
             at += n;
             len -= (size_t)n;
         }
@@ -89,6 +92,7 @@ static _Atomic enum err disturb_with;
 void
 rt_test_disturb_wait(uint64_t nth, enum err err)
 {
+    assert(nth == 0 || err != ERR_OK);
     disturb_with = err;
     disturb_at = nth;
     waits = 0;

@@ -1,14 +1,15 @@
 #include "rt/internal.h"
 
+#include <assert.h>
 #include <inttypes.h>
 
 #include "base/account.h"
 #include "base/buf.h"
 #include "base/metrics.h"
 
-static unsigned loops; /* while registered */
+static unsigned loops; /* 0 unless registered */
 
-/* By whoever scrapes, on any thread: atomics only. */
+/* Runs in the scraping thread, on any thread: atomics only. */
 static void
 report_collect(struct buf *out, void *arg)
 {
@@ -35,7 +36,7 @@ report_collect(struct buf *out, void *arg)
     for (unsigned i = 0; i < loops; i++)
         buf_printf(out, "forebay_loop_turn_max_seconds{loop=\"%u\"} %.6f\n", i,
                    (double)atomic_load(&loop_at(i)->watchdog.max_ns) / 1e9);
-    buf_puts(out, "# HELP forebay_memory_bytes memory that peers make this server hold\n"
+    buf_puts(out, "# HELP forebay_memory_bytes memory held for peers\n"
                   "# TYPE forebay_memory_bytes gauge\n");
     for (unsigned i = 0; i < ACCOUNT_KINDS_; i++)
         buf_printf(out, "forebay_memory_bytes{kind=\"%s\"} %" PRIu64 "\n",
@@ -56,6 +57,8 @@ report_collect(struct buf *out, void *arg)
 void
 report_begin(unsigned loop_count)
 {
+    assert(loops == 0);
+    assert(loop_count > 0);
     loops = loop_count;
     metrics_register(report_collect, &loops);
 }
@@ -64,4 +67,6 @@ void
 report_end(void)
 {
     metrics_unregister(&loops);
+    assert(loops > 0);
+    loops = 0;
 }

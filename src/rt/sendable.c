@@ -16,20 +16,22 @@
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
-#define REGIONS 4 /* a node has one; tests have more */
-#define PORTION_PIECES                                                                   \
-    5                  /* at most: four of the block cache, and what stands before them */
-#define AT_A_TIME  16u /* pages that splice() gives to a socket at a time */
-#define FRONT_MOST KIB(1)
-#define FRONTS     KIB(256)
-#define LINE       64u /* of cache */
+#define REGIONS        4 /* a node has one; tests have more */
+#define PORTION_PIECES 5 /* at most: four of the block cache, and the head before them */
+#define AT_A_TIME      16u /* pages that splice() passes to a socket at a time */
+#define FRONT_MOST     KIB(1)
+#define FRONTS         KIB(256)
+#define LINE           64u /* of cache */
+
+static_assert(FRONT_MOST <= SENDABLE_PAGE, "a head fits a page");
+static_assert(SENDABLE_CAUTIOUS <= SENDABLE_PORTION, "less");
 
 struct sendable {
     char *at; /* owned */
     size_t bytes;
 };
 
-/* Where sockets look. `bytes` is 0 while an entry changes. */
+/* The table that sends look up. `bytes` is 0 while an entry changes. */
 static struct region {
     _Atomic uintptr_t at; /* 0: free */
     _Atomic size_t bytes;
@@ -60,7 +62,7 @@ sendable_withdraw(const struct sendable *s)
     }
 }
 
-/* Another region may take the entry's place while it is looked at. */
+/* Another region may replace the entry during the look-up. */
 static bool
 lies_in(const struct region *r, uintptr_t at)
 {
@@ -75,6 +77,7 @@ sendable_new(size_t bytes)
 {
     struct sendable *s = xcalloc(1, sizeof *s);
 
+    assert(bytes > 0);
     s->bytes = align_up(bytes, SENDABLE_PAGE);
     s->at = bigmem_new(s->bytes);
     sendable_publish(s);
@@ -93,9 +96,11 @@ sendable_release(struct sendable *s, void *at, size_t bytes)
     uintptr_t from = align_up((uintptr_t)at, SENDABLE_PAGE),
               to = align_down((uintptr_t)at + bytes, SENDABLE_PAGE);
 
-    assert((char *)at >= s->at && bytes <= s->bytes);
+    assert((char *)at >= s->at);
+    assert(bytes <= s->bytes);
+    assert((char *)at + bytes <= s->at + s->bytes);
     if (to > from && madvise((void *)from, to - from, MADV_DONTNEED) != 0)
-        abort(); /* what was sent would be written over */
+        abort(); /* later writes would change what was sent */
 }
 
 void
@@ -147,7 +152,7 @@ sendable_open_pipe(struct sendable_pipe *p)
     p->in = fds[1];
     p->nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
     p->open = true;
-    /* A user may have so many pages in pipes, and no more: then portions are what fits. */
+    /* The kernel limits the pipe pages of a user: then portions are smaller. */
     room = fcntl(p->in, F_SETPIPE_SZ, SENDABLE_PORTION);
     if (room < 0)
         room = fcntl(p->in, F_SETPIPE_SZ, SENDABLE_CAUTIOUS);
@@ -191,7 +196,7 @@ sendable_disable(struct sendable_pipe *p)
     return -ENOSYS;
 }
 
-/* False: it can't be emptied. */
+/* False: the pipe cannot be emptied. */
 static bool
 throw_away(struct sendable_pipe *p, size_t left)
 {
@@ -205,7 +210,8 @@ throw_away(struct sendable_pipe *p, size_t left)
     return true;
 }
 
-/* As much of the pieces, from `at` of the first one on, as one portion of `room` bytes takes: how many vectors that are. */
+/* Fills `out` with as much of the pieces, from `at` of the first one on, as one portion of `room` bytes takes.
+ * Returns the number of vectors. */
 static int
 next_portion(const struct iovec *iov, int count, size_t at, size_t room,
              struct iovec out[PORTION_PIECES])
@@ -222,7 +228,7 @@ next_portion(const struct iovec *iov, int count, size_t at, size_t room,
 
 /* ---- fronts ---- */
 
-/* Small pages, so that who holds one head holds no more than a page. */
+/* Small pages, so that a holder of one head holds no more than a page. */
 static bool
 fronts_new(struct sendable_pipe *p)
 {
@@ -237,8 +243,8 @@ fronts_new(struct sendable_pipe *p)
     return true;
 }
 
-/* All of it has been written to once: those pages are the sockets' from now on, and others come in their place, all at once where the
- * kernel can. False: what was sent would be written over. */
+/* All of it has been written once: those pages belong to the sockets from now on, and fresh ones replace them, all
+ * at once where the kernel can. False: later writes would change what was sent. */
 static bool
 fronts_renew(struct sendable_pipe *p)
 {
@@ -249,12 +255,14 @@ fronts_renew(struct sendable_pipe *p)
     return true;
 }
 
-/* Bytes of one page that nobody has written since it came. NULL: there is no memory for that. */
+/* Bytes within one page that have not been written since it was mapped. NULL: no memory. */
 static char *
 front_room(struct sendable_pipe *p, size_t len)
 {
     size_t at;
 
+    assert(len > 0);
+    assert(len <= FRONT_MOST);
     if (p->fronts == NULL && !fronts_new(p))
         return NULL;
     at = align_up(p->fronts_used, LINE);
@@ -262,11 +270,13 @@ front_room(struct sendable_pipe *p, size_t len)
         at = align_up(at, SENDABLE_PAGE);
     if (at + len > FRONTS) {
         if (!fronts_renew(p)) {
-            fronts_free(p); /* the next one begins with others */
+            fronts_free(p); /* the next call maps others */
             return NULL;
         }
         at = 0;
     }
+    assert(at + len <= FRONTS);
+    assert(at / SENDABLE_PAGE == (at + len - 1) / SENDABLE_PAGE);
     p->fronts_used = at + len;
     return p->fronts + at;
 }
@@ -281,7 +291,7 @@ pages_of(const struct iovec *iov, int count)
     return pages;
 }
 
-/* A call of its own for what stands in front costs as much as one page does for which splice() asks the socket once more. */
+/* A separate call for the head costs as much as one more page for which splice() asks the socket. */
 bool
 sendable_front(struct sendable_pipe *p, const struct iovec *front, int count,
                const struct iovec *pieces, int piece_count, size_t portion,
@@ -307,7 +317,7 @@ sendable_front(struct sendable_pipe *p, const struct iovec *front, int count,
     return true;
 }
 
-/* *put: how much went into the pipe; what the socket took of it is returned, the rest thrown away. */
+/* *put: the bytes that went into the pipe. Returns what the socket accepted; the rest is discarded. */
 static ssize_t
 send_portion(struct sendable_pipe *p, int fd, const struct iovec *v, int count,
              size_t *put)
@@ -320,6 +330,7 @@ send_portion(struct sendable_pipe *p, int fd, const struct iovec *v, int count,
     in = call_vmsplice(p->in, v, count);
     if (in <= 0)
         return sendable_disable(p);
+    assert(p->open);
     *put = (size_t)in;
     do {
         sent = call_splice(p->out, fd, *put);
@@ -327,7 +338,8 @@ send_portion(struct sendable_pipe *p, int fd, const struct iovec *v, int count,
     if (sent == -EINVAL)
         sent = -ENOSYS;
     if (!throw_away(p, *put - (sent > 0 ? (size_t)sent : 0)))
-        close_pipe(p); /* there will be another */
+        close_pipe(p); /* a new one is opened later */
+    assert(sent <= in);
     return sent == -ENOSYS ? sendable_disable(p) : sent;
 }
 
@@ -348,7 +360,7 @@ sendable_send(struct sendable_pipe *p, int fd, const struct iovec *iov, int coun
             return took > 0 ? took : n;
         took += n;
         if ((size_t)n < put)
-            return took; /* it is full */
+            return took; /* the socket is full */
         for (at += put; count > 0 && at >= iov->iov_len; count--)
             at -= iov++->iov_len;
     }

@@ -17,9 +17,9 @@ enum { HANDLER_STACK = 64 << 10, SIGNALS_MAX = 8 };
 
 /* ---- signals that become fibers ---- */
 
-/* The handler writes the number into a pipe that loop 0 watches. */
+/* The handler writes the signal number into a pipe that loop 0 watches. */
 static struct {
-    int write_fd; /* read by handlers: set before the first one is installed */
+    int write_fd; /* read by handlers: set before the first handler is installed */
 
     /* Only on loop 0. */
     struct watch watch; /* of the reading end */
@@ -51,13 +51,15 @@ on_pipe(struct watch *w, unsigned edges)
     unsigned char numbers[64];
     ssize_t n;
 
+    assert(loop_self->index == 0);
     (void)edges;
     while ((n = read(w->fd, numbers, sizeof numbers)) > 0)
         for (ssize_t i = 0; i < n; i++)
             for (unsigned k = 0; k < signals.count; k++)
                 if (signals.of[k].signo == numbers[i] &&
                     rt_spawn(signals.of[k].fn, signals.of[k].arg) != ERR_OK)
-                    LOG(LOG_ERROR, "rt.signal", "no stack for the handler of a signal",
+                    LOG(LOG_ERROR, "rt.signal",
+                        "a signal was dropped: no fiber stack for its handler",
                         L_U64("signal", numbers[i]));
 }
 
@@ -66,8 +68,9 @@ signals_open_pipe(struct loop *l)
 {
     int fds[2], error;
 
+    assert(!signals.open);
     if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) != 0)
-        abort(); /* at start, with no descriptor left: there is nobody to tell */
+        abort(); /* at start, without a free descriptor: nothing can be reported yet */
     signals.write_fd = fds[1];
     signals.watch = (struct watch){.fd = fds[0], .on_edge = on_pipe};
     error = l->ops->watch(l, &signals.watch);
@@ -84,7 +87,10 @@ rt_on_signal(int signo, fiber_fn *fn, void *arg)
                            .sa_flags = SA_RESTART | SA_ONSTACK};
     unsigned i = 0;
 
-    assert(l != NULL && l->index == 0);
+    assert(l != NULL);
+    assert(l->index == 0);
+    assert(fn != NULL);
+    assert(signo > 0 && signo < 256); /* fits the pipe's byte */
     if (l->ops->watch == NULL)
         return; /* no signals in the simulator */
     if (!signals.open)
@@ -106,6 +112,7 @@ signals_close(struct loop *zero)
 {
     if (!signals.open)
         return;
+    assert(zero->index == 0);
     for (unsigned i = 0; i < signals.count; i++)
         sigaction(signals.of[i].signo, &signals.of[i].before, NULL);
     zero->ops->unwatch(zero, &signals.watch);
@@ -120,7 +127,7 @@ signals_close(struct loop *zero)
 #if !FB_ASAN && !FB_TSAN
 static struct sigaction before_segv;
 
-/* Says why, then lets the fault happen again under the handler that was there before. */
+/* Reports the overflow, then lets the fault happen again under the earlier handler. */
 static void
 signals_on_fault(int signo, siginfo_t *info, void *context)
 {
@@ -147,7 +154,7 @@ watch_faults(void)
 static void
 watch_faults(void)
 {
-    /* The sanitizers have a handler that tells more. */
+    /* The sanitizers' handler reports more. */
 }
 #endif
 
@@ -164,7 +171,7 @@ signals_thread_begin(struct signal_stack *st)
     mine.ss_sp = mmap(NULL, HANDLER_STACK, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
     if (mine.ss_sp == MAP_FAILED)
-        return; /* an overflow would die without a word: no reason not to run */
+        return; /* an overflow would kill the process silently: no reason not to run */
     st->at = mine.ss_sp;
     sigaltstack(&mine, NULL);
 }

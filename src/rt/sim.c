@@ -11,10 +11,10 @@
 #include "base/log.h"
 #include "rt/sim_engine.h"
 
-/* Running costs time as well: else a fiber that yields until a deadline would never see it come. */
+/* Running takes time as well; otherwise a fiber that yields until a deadline would never reach it. */
 #define TURN_NS       1000u
 #define WALL_START_NS (1795219200u * UINT64_C(1000000000)) /* 2026-11-21 */
-/* Unwinding after a cut takes fewer waits than this in any program that obeys its cancellation. */
+/* Unwinding after a cut takes fewer turns than this in any program that obeys its cancellation. */
 #define TURNS_AFTER_CUT_MAX 1000000u
 #define FIBERS_MAX          4096u
 
@@ -66,6 +66,8 @@ sim_delay_ns(void)
 void
 sim_after(struct timer *t, uint64_t delay_ns)
 {
+    assert(sim_world != NULL);
+    assert(delay_ns > 0);
     timer_add(&sim_world->events, t, sim_world->now_ns + delay_ns);
 }
 
@@ -106,7 +108,7 @@ sim_pause_owed(void)
 
 /* ---- the cut ---- */
 
-/* Calls fn for each fiber of the loop: the root's members, then those of the groups that they have begun. */
+/* Calls fn for each fiber of the loop: the root's members, then those of the groups they have begun. */
 static void
 each_fiber(struct rt_group *g, void (*fn)(struct fiber *f))
 {
@@ -122,7 +124,7 @@ each_fiber(struct rt_group *g, void (*fn)(struct fiber *f))
     }
 }
 
-/* Also inside a shield: there is no power for cleaning up. */
+/* Also inside a shield: without power there is no clean-up. */
 static void
 cancel_for_good(struct fiber *f)
 {
@@ -138,6 +140,8 @@ cancel_for_good(struct fiber *f)
 static void
 sim_cut_power(struct sim *s)
 {
+    assert(!s->cut);
+    assert(s->loop != NULL);
     sim_note(TRACE_CUT, s->event_count, 0);
     s->cut = true;
     s->loop->root.cancelled = true;
@@ -172,7 +176,7 @@ sim_cut_at_point(struct sim *s, enum point p, uint64_t nth)
     s->cut_point_nth = nth;
 }
 
-/* ---- a world that can't go on ---- */
+/* ---- a world that cannot continue ---- */
 static void
 report_fiber(struct fiber *f)
 {
@@ -201,6 +205,7 @@ static enum err
 open_loop(struct loop *l, struct errbuf *eb)
 {
     (void)eb;
+    assert(sim_world->loop == NULL); /* one loop a world */
     sim_world->loop = l;
     l->engine = sim_world;
     return ERR_OK;
@@ -210,6 +215,7 @@ static void
 sim_close_loop(struct loop *l)
 {
     assert(l->in_flight == 0);
+    assert(sim_world->loop == l);
     sim_world->loop = NULL;
 }
 
@@ -217,18 +223,19 @@ static void
 sim_wait_events(struct loop *l, uint64_t until_ns)
 {
     struct sim *s = l->engine;
-    uint64_t next = timer_next(&s->events);
+    uint64_t next = timer_next(&s->events), before = s->now_ns;
 
     if (s->cut && ++s->turns_since_cut > TURNS_AFTER_CUT_MAX)
-        sim_stuck(s, "the power was cut long ago, but somebody goes on");
+        sim_stuck(s, "fibers keep running long after the power cut");
     if (until_ns == 0 || l->token != NULL) {
         s->now_ns += TURN_NS;
     } else {
         until_ns = MIN(until_ns, next);
         if (until_ns == UINT64_MAX)
-            sim_stuck(s, "nothing will ever happen again");
+            sim_stuck(s, "deadlock: every fiber waits and no event is due");
         s->now_ns = MAX(s->now_ns, until_ns);
     }
+    assert(s->now_ns >= before); /* time never goes back */
     timer_run(&s->events, s->now_ns);
 }
 
@@ -253,7 +260,7 @@ before_wait(struct loop *l, bool owed)
     if (s->cut && owed)
         return ERR_OK;
     if (s->cut) {
-        rt_yield(); /* it may wait, in a shield, for others that unwind: they must run */
+        rt_yield(); /* it may wait, in a shield, for others that unwind: let them run */
         return ERR_CANCELLED;
     }
     s->wait_count++;
@@ -283,6 +290,8 @@ on_work(struct timer *t)
 {
     struct work *w = CONTAINER_OF(t, struct work, timer);
 
+    assert(!w->done);
+    assert(loop_self->self == NULL);
     w->fn(w->arg);
     w->done = true;
     fiber_wake(w->fiber, ERR_OK);
@@ -293,7 +302,7 @@ sim_blocking(void (*work)(void *arg), void *arg, struct deadline by)
 {
     struct work w = {.fiber = rt_self(), .fn = work, .arg = arg};
     bool clean_up =
-        w.fiber->shields > 0; /* must free what it holds even when the power is cut */
+        w.fiber->shields > 0; /* must free its memory even after a power cut */
     enum err rc = ERR_OK;
 
     if (sim_world->cut && !clean_up)
@@ -367,6 +376,7 @@ sim_free(struct sim **sp)
     if (s == NULL)
         return;
     assert(s != sim_world);
+    assert(s->loop == NULL);
     sim_shadow_free(s);
     sim_mounts_free(s);
     sim_disk_free(&s->disk);
@@ -395,6 +405,8 @@ sim_run_world(struct sim *s, fiber_fn *start, void *arg, struct errbuf *eb)
     enum err rc;
 
     assert(sim_world == NULL);
+    assert(s->loop == NULL);
+    assert(s->events.count == 0);
     sim_world = s;
     s->cut = false;
     s->event_count = s->wait_count = s->turns_since_cut = 0;
@@ -408,6 +420,7 @@ sim_run_world(struct sim *s, fiber_fn *start, void *arg, struct errbuf *eb)
     sim_openssl_begin(&s->rng_user);
 
     rc = rt_run_on(&sim_ops, &options, start, arg, eb);
+    assert(s->loop == NULL);
 
     sim_openssl_end();
     log_set_clock(NULL);

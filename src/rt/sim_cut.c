@@ -1,4 +1,6 @@
-/* sim_cut: the power goes: each change that was not synced is kept, lost or torn, as the lottery says. */
+/* sim_cut: a power cut. Each change that was not synced is kept, lost or torn, as the lottery decides. */
+#include <assert.h>
+
 #include "base/mem.h"
 #include "rt/sim_disk_internal.h"
 
@@ -7,12 +9,13 @@
 struct odds {
     const struct sim_lottery *l;
     unsigned kept,
-        torn; /* of 1,000: drawn for each node, so that all or nothing happens as well */
+        torn; /* of 1,000: drawn per node, so that all or nothing happens as well */
 };
 
 static bool
 sim_cut_chance(const struct odds *o, unsigned permille)
 {
+    assert(permille <= 1000);
     return o->l->draw(o->l->arg) % 1000 < permille;
 }
 
@@ -22,6 +25,8 @@ sim_cut_tear(const struct odds *o, const struct sim_change *c, struct sim_image 
     uint64_t unit = sim_cut_chance(o, 500) ? SIM_SECTOR : PAGE;
     uint64_t end = c->offset + c->len;
 
+    assert(c->kind == CHANGE_WRITE);
+    assert(c->data != NULL);
     for (uint64_t at = c->offset, next; at < end; at = next) {
         next = MIN(align_down(at, unit) + unit, end);
         if (sim_cut_chance(o, 500))
@@ -46,7 +51,7 @@ cut_file(struct sim_node *f, const struct odds *o)
             sim_change_bytes(c, stable);
         if (!c->sets_size || c->doomed || !sim_cut_chance(o, o->kept))
             continue;
-        if (c->size < size) /* what is cut off comes back as zeros */
+        if (c->size < size) /* what is cut off returns as zeros */
             sim_image_zero(stable, c->size, stable->room);
         size = c->size;
     }
@@ -59,9 +64,11 @@ cut_file(struct sim_node *f, const struct odds *o)
         sim_image_copy(&f->file.now, stable, c->offset, c->offset + c->len);
         sim_change_forget(c);
     }
+    assert(list_empty(&f->changes));
+    assert(f->change_count == 0);
     sim_image_zero(&f->file.now, size, f->file.now.room);
     f->file.now.size = size;
-    /* When a truncation was lost there may be less than no space left. */
+    /* When a truncation was lost, more than the free space may be used. */
     if (size > f->file.allocated) {
         f->room->used += size - f->file.allocated;
         f->file.allocated = size;
@@ -84,12 +91,13 @@ cut_dir(struct sim_node *dir, const struct odds *o)
             sim_change_names(c, &dir->dir.stable);
         sim_change_forget(c);
     }
+    assert(list_empty(&dir->changes));
     sim_names_copy(&dir->dir.now, &dir->dir.stable);
 }
 
-/* Writes in flight become done ones, or have never been. */
+/* Writes in flight become done, or have never happened. */
 static void
-settle_in_flight(struct sim_node *n, const struct odds *o)
+end_in_flight(struct sim_node *n, const struct odds *o)
 {
     LIST_EACH(&n->in_flight, at)
     {
@@ -110,7 +118,7 @@ sim_disk_cut(struct sim_disk *d, const struct sim_lottery *l)
     static const unsigned levels[] = {0, 100, 500, 500, 900, 1000};
 
     LIST_EACH(&d->nodes, at)
-    { /* no node goes before its turn while its directory changes */
+    { /* keeps every node alive while its directory changes */
         sim_node_ref(LIST_ENTRY(at, struct sim_node, of_disk));
     }
     LIST_EACH(&d->nodes, at)
@@ -128,12 +136,13 @@ sim_disk_cut(struct sim_disk *d, const struct sim_lottery *l)
             (void)w;
             in_flight++;
         }
-        settle_in_flight(n, &o);
+        end_in_flight(n, &o);
+        assert(list_empty(&n->in_flight));
         if (n->is_dir)
             cut_dir(n, &o);
         else
             cut_file(n, &o);
-        for (; in_flight > 0; in_flight--) { /* the references of their writers */
+        for (; in_flight > 0; in_flight--) { /* drops the references of their writers */
             struct sim_node *ref = n;
 
             sim_node_drop(&ref);

@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "rt/sim_disk_internal.h"
 
-/* Beyond this the oldest changes of a file are written back by themselves, as a kernel would. */
+/* Beyond this the oldest changes of a file are written back, as a kernel would. */
 #define UNSYNCED_COUNT_MAX 4096u
 #define UNSYNCED_BYTES_MAX MIB(64)
 
@@ -36,10 +36,11 @@ sim_change_free(struct sim_change *c)
     free(c);
 }
 
-/* Done: it takes its place behind those done before. */
+/* Done: it is ordered behind the changes done before. */
 static void
 change_done(struct sim_change *c)
 {
+    assert(c->seq == 0); /* done once */
     list_remove(&c->link);
     c->seq = ++c->of->disk->next_seq;
     list_push_back(&c->of->changes, &c->link);
@@ -50,6 +51,9 @@ change_done(struct sim_change *c)
 void
 sim_change_forget(struct sim_change *c)
 {
+    assert(c->seq > 0);
+    assert(c->of->change_count > 0);
+    assert(c->data == NULL || c->of->change_bytes >= c->len);
     c->of->change_count--;
     c->of->change_bytes -= c->data != NULL ? c->len : 0;
     sim_change_free(c);
@@ -82,10 +86,11 @@ apply_size(const struct sim_change *c, struct sim_image *m)
         sim_image_set_size(m, c->size);
 }
 
-/* Never again once it is doomed: but its place stays known until the cut. */
+/* Not for a doomed change: but its place stays known until the cut. */
 static void
 make_stable(struct sim_change *c)
 {
+    assert(!c->doomed);
     if (c->of->is_dir) {
         sim_change_names(c, &c->of->dir.stable);
     } else {
@@ -140,6 +145,7 @@ node_new(struct sim_disk *d, struct sim_room *r, bool is_dir)
 struct sim_node *
 sim_node_ref(struct sim_node *n)
 {
+    assert(n->refs > 0);
     n->refs++;
     return n;
 }
@@ -150,17 +156,23 @@ sim_node_drop(struct sim_node **np)
     struct sim_node *n = *np;
 
     *np = NULL;
-    if (n == NULL || --n->refs > 0)
+    if (n == NULL)
         return;
+    assert(n->refs > 0);
+    if (--n->refs > 0)
+        return;
+    assert(n->room != NULL);
     LIST_EACH(&n->changes, at)
     {
         sim_change_forget(LIST_ENTRY(at, struct sim_change, link));
     }
-    assert(list_empty(&n->in_flight)); /* whoever writes has a reference */
+    assert(list_empty(&n->in_flight)); /* a writer holds a reference */
     if (n->is_dir) {
         sim_names_fini(&n->dir.now);
         sim_names_fini(&n->dir.stable);
     } else {
+        assert(n->change_count == 0);
+        assert(n->room->used >= n->file.allocated);
         n->room->used -= n->file.allocated;
         sim_image_fini(&n->file.now);
         sim_image_fini(&n->file.stable);
@@ -220,7 +232,7 @@ sim_disk_free(struct sim_disk **dp)
     if (d == NULL)
         return;
     sim_node_drop(&d->root);
-    assert(list_empty(&d->nodes)); /* else somebody keeps a handle */
+    assert(list_empty(&d->nodes)); /* else a handle is still open */
     LIST_EACH(&d->rooms, at)
     {
         list_remove(at);
@@ -389,12 +401,15 @@ sim_file_reserve(struct sim_node *f, uint64_t end)
 {
     struct sim_room *r = f->room;
 
+    assert(!f->is_dir);
+    assert(r->used >= f->file.allocated);
     if (end <= f->file.allocated)
         return 0;
     if (r->full || r->used + (end - f->file.allocated) > r->size)
         return -ENOSPC;
     r->used += end - f->file.allocated;
     f->file.allocated = end;
+    assert(r->used <= r->size);
     return 0;
 }
 
@@ -403,7 +418,8 @@ sim_write_begin(struct sim_node *f, uint64_t offset, const void *data, uint64_t 
 {
     struct sim_change *c = change_new(f, CHANGE_WRITE);
 
-    assert(!f->is_dir && len > 0);
+    assert(!f->is_dir);
+    assert(len > 0);
     sim_node_ref(f);
     c->offset = offset;
     c->len = len;
@@ -441,7 +457,7 @@ sim_write_end(struct sim_change *c, const void *data)
     int rc = sim_file_reserve(f, c->offset + c->len);
 
     assert(hash_xxh3(data, c->len, 0) ==
-           c->sum); /* the buffer was changed while it was being written */
+           c->sum); /* else the buffer changed during the write */
     if (rc == 0)
         sim_change_write(c);
     else
@@ -466,6 +482,7 @@ sim_file_punch(struct sim_node *f, uint64_t offset, uint64_t len)
 {
     struct sim_change *c = change_new(f, CHANGE_ZERO);
 
+    assert(!f->is_dir);
     c->offset = offset;
     c->len = len;
     sim_change_bytes(c, &f->file.now);
@@ -478,6 +495,7 @@ sim_file_truncate(struct sim_node *f, uint64_t size)
 {
     struct sim_change *c = change_new(f, CHANGE_SIZE);
 
+    assert(!f->is_dir);
     c->sets_size = true;
     c->size = size;
     c->offset = MIN(size, f->file.now.size);
@@ -508,10 +526,15 @@ sim_sync_begin(const struct sim_node *n)
 void
 sim_sync_end(struct sim_node *n, uint64_t mark)
 {
+    uint64_t last = 0;
+
+    assert(mark <= n->disk->next_seq);
     LIST_EACH(&n->changes, at)
     {
         struct sim_change *c = LIST_ENTRY(at, struct sim_change, link);
 
+        assert(c->seq > last); /* in order */
+        last = c->seq;
         if (c->seq > mark)
             break;
         if (!c->doomed)

@@ -25,12 +25,11 @@ struct sim_disk *sim_disk_new(
     uint64_t bytes); /* what all files of one file system may allocate */
 void sim_disk_free(struct sim_disk **dp);
 struct sim_node *sim_disk_root(struct sim_disk *d); /* borrowed; empty, durable */
-/* A directory under the root, durable, with a file system of its own: as much room again as sim_disk_new() was told.
- * Borrowed. Whatever is made below shares its room. */
+/* A directory under the root, durable, with a file system of its own and the room given to sim_disk_new(). */
 struct sim_node *sim_disk_mount(struct sim_disk *d, const char *name);
 uint64_t sim_node_used(const struct sim_node *n); /* of its file system */
 uint64_t sim_node_room(const struct sim_node *n);
-/* Somebody else has taken what was free (or gave it back): nothing can be allocated. */
+/* Marks the disk as full (or not): then nothing can be allocated. */
 void sim_node_fill(struct sim_node *n, bool full);
 
 struct sim_node *sim_node_ref(struct sim_node *n);

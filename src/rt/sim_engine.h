@@ -31,7 +31,7 @@ struct sim {
     struct list indexes;   /* sim_index.c */
     /* owned; the real directory that stands for "/"; NULL until asked for */
     char *shadow;
-    int shadow_fd; /* owned while there is one: locked, so that nobody takes it for left over */
+    int shadow_fd; /* owned while there is one; locked, so that other processes do not remove it */
     struct sim_rng rng; /* what happens */
     /* rt_random, sim_random, OpenSSL: apart, so that their use does not change what happens. */
     struct sim_rng rng_user;

@@ -1,6 +1,6 @@
-/* The file part of the simulator: names, handles and disk operations over sim_disk. What changes names happens
- * between two delays, the first of which can be cancelled: the time before and after a worker runs. A write is
- * seen by readers when it is over, not sooner. */
+/* The files of the simulator: names, handles and disk operations over sim_disk. A change of names happens between
+ * two delays, the first of which can be cancelled: the time before and after a worker runs. Readers see a write when
+ * it is over, not earlier. */
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
@@ -54,20 +54,20 @@ power_is_off(struct errbuf *eb)
     return err_set(eb, ERR_CANCELLED, "the power was cut");
 }
 
-/* The way to the worker that would do it: can be cancelled. */
+/* The delay before a worker runs the operation: can be cancelled. */
 static enum err
 sim_file_go(const struct sim_mount *m, enum sim_io deed, struct errbuf *eb)
 {
     enum err rc = sim_world->cut ? ERR_CANCELLED : sim_pause(DEADLINE_NEVER);
 
     if (rc == ERR_OK && sim_mount_fails(m, deed))
-        return err_errno(eb, ERR_IO, EIO, "the disk is in trouble");
+        return err_errno(eb, ERR_IO, EIO, "a simulated disk error");
     return rc == ERR_OK ? ERR_OK
                         : err_set(eb, rc, "%s before it began",
                                   rc == ERR_TIMEOUT ? "timed out" : "cancelled");
 }
 
-/* The way back: it has been done, whatever becomes of the fiber. */
+/* The delay afterwards: the operation is done, whatever happens to the fiber. */
 static enum err
 come_back(enum err rc, struct errbuf *eb)
 {
@@ -108,14 +108,14 @@ sim_file_walk(struct sim_node *at, const char *path)
         path += len;
         if (strcmp(name, ".") == 0)
             continue;
-        if (strcmp(name, "..") == 0) /* nobody may leave a directory that way */
+        if (strcmp(name, "..") == 0) /* a path must not leave its directory */
             return NULL;
         at = sim_dir_find(at, name);
     }
     return NULL;
 }
 
-/* What may be made, removed or renamed: one component. */
+/* Whether `name` is one component, which can be made, removed or renamed. */
 static bool
 sim_file_is_name(const char *name)
 {
@@ -137,7 +137,7 @@ sim_dir_open(struct rt_dir *at, const char *path, struct rt_dir **out, struct er
     *out = NULL;
     if (at == NULL)
         path = sim_unshadow(s, path);
-    mount = at != NULL ? dir_of(at)->mount : sim_mount_of(s, path); /* is there, always */
+    mount = at != NULL ? dir_of(at)->mount : sim_mount_of(s, path); /* always exists */
     rc = sim_file_go(mount, SIM_READS, eb);
     if (rc != ERR_OK)
         return rc;
@@ -327,7 +327,7 @@ find_or_create(struct rt_dir *d, const char *name, unsigned flags, unsigned mode
     return error == 0 ? ERR_OK : sim_file_failed(error, "opening", name, eb);
 }
 
-/* A file that only LMDB knows, as it is now; to be read only. NULL: there is none. Owns the reference. */
+/* A file that only LMDB knows, as it is now; read-only. NULL: there is none. The caller owns the reference. */
 static struct sim_node *
 open_shadow(struct rt_dir *d, const char *name)
 {
@@ -359,7 +359,7 @@ sim_open_file(struct rt_dir *d, const char *name, unsigned flags, unsigned mode,
         rc = find_or_create(d, name, flags, mode, &node, eb);
         if (rc != ERR_OK)
             return rc;
-        sim_node_ref(node); /* while we are away */
+        sim_node_ref(node); /* during the delay */
     }
     rc = come_back(ERR_OK, eb);
     if (rc != ERR_OK) {
@@ -385,6 +385,8 @@ sim_file_free(struct rt_file *f)
 {
     struct sim_file *sf = file_of(f);
 
+    assert(atomic_load(&f->busy) == 0);
+    assert(atomic_load(&f->refs) == 0);
     list_remove(&sf->of_sim);
     sim_node_drop(&sf->node);
     free(f->name);
@@ -414,7 +416,7 @@ sim_file_lock(struct rt_file *f, struct errbuf *eb)
         const struct sim_file *other = LIST_ENTRY(n, struct sim_file, of_sim);
 
         if (other != sf && other->locked && other->node == sf->node)
-            return err_set(eb, ERR_EXISTS, "'%s' is locked by somebody else", f->name);
+            return err_set(eb, ERR_EXISTS, "'%s' is locked by another handle", f->name);
     }
     sf->locked = true;
     return ERR_OK;
@@ -439,10 +441,13 @@ sim_file_finish(struct sim_op *so)
     switch (op->kind) {
     case IO_READ:
         n = (int64_t)sim_file_read(node, op->offset, at, op->len);
+        assert(n <= (int64_t)op->len);
         sim_note(TRACE_READ, op->offset, hash_xxh3(at, (size_t)n, 0));
         return n;
     case IO_WRITE:
+        assert(so->write != NULL);
         n = sim_write_end(so->write, at);
+        assert(n <= 0); /* 0 or a negative errno */
         return so->fail ? -EIO : n == 0 ? (int64_t)op->len : n;
     case IO_SYNC:
         if (!sim_mount_lies(file_of(op->file)->mount))
@@ -463,6 +468,7 @@ on_op(struct timer *t)
     struct io_op *op = so->op;
     int64_t result = sim_file_finish(so);
 
+    assert(op->loop->in_flight > 0);
     sim_note(TRACE_DONE, (uint64_t)op->kind, (uint64_t)result);
     list_remove(&so->link);
     free(so);
@@ -477,10 +483,11 @@ sim_file_begin(struct sim_op *so)
     struct sim_file *sf = file_of(op->file);
     char *at = op->buf != NULL ? op->buf->at + op->at : NULL;
 
+    assert(so->write == NULL);
+    assert(!so->fail);
     assert(op->kind == IO_READ || op->kind == IO_SYNC || sf->may_write);
     if (op->file->direct && at != NULL)
-        assert(op->offset % 4096 == 0 && op->len % 4096 == 0 &&
-               (uintptr_t)at % 4096 == 0);
+        assert((op->offset | op->len | (uintptr_t)at) % 4096 == 0);
     so->fail = sim_mount_fails(sf->mount, op->kind == IO_READ   ? SIM_READS
                                           : op->kind == IO_SYNC ? SIM_SYNCS
                                                                 : SIM_WRITES);
@@ -513,6 +520,8 @@ sim_submit(struct loop *l, struct io_op *op)
 {
     struct sim_op *so = xcalloc(1, sizeof *so);
 
+    assert(!op->durable); /* the simulator has no durable writes */
+    assert(op->loop == l);
     so->op = op;
     timer_init(&so->timer, on_op);
     list_push_back(&sim_world->ops, &so->link);
@@ -525,7 +534,7 @@ sim_submit(struct loop *l, struct io_op *op)
         return;
     }
     LIST_EACH(&sim_world->ops, n)
-    { /* all that were on their way fail now; again for some: no harm */
+    { /* all operations in flight fail now; repeating that for some does no harm */
         sim_after(&LIST_ENTRY(n, struct sim_op, link)->timer, 1);
     }
 }
@@ -553,7 +562,7 @@ sim_dir_exists(struct sim *s, const char *path)
     return node != NULL && sim_node_is_dir(node);
 }
 
-/* A file that the world left open would hold its bytes for ever. */
+/* A file that the world left open would never free its bytes. */
 void
 sim_file_end(struct sim *s)
 {
@@ -562,7 +571,8 @@ sim_file_end(struct sim *s)
         fprintf(stderr, "sim: \"%s\" was not closed\n",
                 LIST_ENTRY(n, struct sim_file, of_sim)->f.name);
     }
-    assert(list_empty(&s->files) && list_empty(&s->ops));
+    assert(list_empty(&s->files));
+    assert(list_empty(&s->ops));
 }
 
 enum err

@@ -1,5 +1,6 @@
 #include "rt/sim_disk_internal.h"
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,7 @@
 #define PAGE      4096u
 #define IDLE_MOST 64u
 #define IDLE_BYTES                                                                       \
-    MIB(2) /* reached at most: what is cleared by hand is quicker than by the kernel */
+    MIB(2) /* reached at most: clearing these by hand is faster than by the kernel */
 #define ZERO_BY_HAND KIB(256)
 
 /* Of this process, which runs one world at a time; all zeros. */
@@ -23,12 +24,13 @@ sim_image_keep(struct sim_image *m)
     if (idle_count == IDLE_MOST || m->reached > IDLE_BYTES)
         return false;
     memset(m->at, 0, m->reached);
+    assert(m->reached <= m->room);
     idle[idle_count++] = (struct sim_image){.at = m->at, .room = m->room};
     return true;
 }
 
 static void
-take_kept(struct sim_image *m)
+image_reuse(struct sim_image *m)
 {
     if (idle_count == 0)
         return;
@@ -44,7 +46,7 @@ sim_image_reach(struct sim_image *m, uint64_t end)
 
     m->reached = MAX(m->reached, end);
     if (m->at == NULL)
-        take_kept(m);
+        image_reuse(m);
     if (end <= m->room)
         return;
     room = MAX(m->room, MIB(1));
@@ -58,6 +60,7 @@ sim_image_reach(struct sim_image *m, uint64_t end)
     if (m->at == MAP_FAILED)
         abort(); /* as xmalloc() */
     m->room = room;
+    assert(m->reached <= m->room);
 }
 
 void
@@ -68,6 +71,7 @@ sim_image_zero(struct sim_image *m, uint64_t from, uint64_t to)
     to = MIN(to, m->reached);
     if (from >= to)
         return;
+    assert(to <= m->room);
     first = align_up(from, PAGE);
     last = align_down(to, PAGE);
     if (to - from <= ZERO_BY_HAND || first >= last) {
@@ -84,6 +88,7 @@ void
 sim_image_put(struct sim_image *m, uint64_t offset, const char *data, uint64_t len)
 {
     sim_image_reach(m, offset + len);
+    assert(offset + len <= m->room);
     memcpy(m->at + offset, data, len);
 }
 

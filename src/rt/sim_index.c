@@ -1,6 +1,6 @@
-/* LMDB maps its file and knows nothing of our engines. So a path of the simulated disk has a real directory in
- * memory that stands for it. The index tells of each durable commit, and we keep images of the last few: a cut
- * puts an older one back, or none. */
+/* LMDB maps its file and knows nothing of engines. So a directory in memory stands for each path of the simulated
+ * disk. The index reports each durable commit, and this keeps images of the last few: a cut restores an older one,
+ * or none. */
 #include <assert.h>
 #include <dirent.h>
 #include <errno.h>
@@ -33,7 +33,7 @@ static void
 sim_index_fail(const char *what, const char *path)
 {
     fprintf(stderr, "sim: %s %s: %s\n", what, path, strerror(errno));
-    abort(); /* the machine under the simulator fails: nothing to test there */
+    abort(); /* the host machine fails: nothing to test there */
 }
 
 static int
@@ -45,7 +45,7 @@ on_leaf(const char *path, const struct stat *st, int type, struct FTW *ftw)
     return remove(path);
 }
 
-/* Held by a lock on the directory as long as its process lives. -1: somebody else has it, or it is gone. */
+/* Locks the directory for the life of the process. -1: another process holds it, or it is gone. */
 static int
 sim_index_hold(const char *path)
 {
@@ -58,7 +58,7 @@ sim_index_hold(const char *path)
     return -1;
 }
 
-/* What processes left that were killed: it is memory. */
+/* Removes what killed processes left: it occupies memory. */
 static void
 sim_index_sweep(const char *base)
 {
@@ -103,7 +103,7 @@ shadow_root(struct sim *s)
             s->shadow = path;
             break;
         }
-        if (s->shadow_fd >= 0) /* swept away before we held it */
+        if (s->shadow_fd >= 0) /* removed before it was locked */
             close(s->shadow_fd);
         free(path);
     }
@@ -226,35 +226,38 @@ sim_index_committed(const char *path)
     if (s == NULL || s->cut)
         return;
     x = index_at(s, path);
+    assert(x->count <= IMAGES_KEPT);
     if (x->count == IMAGES_KEPT)
         free(x->images[--x->count].at);
     memmove(&x->images[1], &x->images[0], x->count * sizeof x->images[0]);
     file = xasprintf("%s/data.mdb", path);
     x->images[0] = sim_index_load(file);
     x->count++;
+    assert(x->count <= IMAGES_KEPT);
     free(file);
 }
 
 static void
-throw_back(struct sim *s, struct index *x)
+index_restore(struct sim *s, struct index *x)
 {
     char *data = xasprintf("%s/data.mdb", x->path),
          *lock = xasprintf("%s/lock.mdb", x->path);
     unsigned keep =
-        (unsigned)(sim_rng_next(&s->rng) % (x->count + 1u)); /* == count: away */
+        (unsigned)(sim_rng_next(&s->rng) % (x->count + 1u)); /* == count: none is kept */
 
     if (!sim_dir_exists(s, sim_unshadow(s, x->path)))
         keep = x->count; /* its directory was lost as well */
+    assert(keep <= x->count);
     sim_note(TRACE_CUT, x->count, keep);
     (void)unlink(lock);
     (void)unlink(data);
     for (unsigned i = 0; i < MIN(keep, x->count);
-         i++) /* newer than what was kept: never happened */
+         i++) /* newer than what was kept: they never happened */
         free(x->images[i].at);
     x->count -= keep;
     memmove(&x->images[0], &x->images[keep], x->count * sizeof x->images[0]);
     if (x->count > 0) {
-        /* A directory that was removed without a sync is there again after the cut. */
+        /* A directory that was removed without a sync exists again after the cut. */
         sim_shadow_make(s, sim_unshadow(s, x->path));
         sim_index_store(data, &x->images[0]);
     }
@@ -269,7 +272,7 @@ sim_index_cut(struct sim *s)
         return;
     LIST_EACH(&s->indexes, n)
     {
-        throw_back(s, LIST_ENTRY(n, struct index, link));
+        index_restore(s, LIST_ENTRY(n, struct index, link));
     }
 }
 

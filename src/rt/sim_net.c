@@ -1,6 +1,6 @@
-/* The network of the simulator: a link has two directions, each a bounded pipe with latency. What was sent is
- * seen in pieces drawn from the seed; room comes back with a delay as well. Nothing is lost, as in TCP; who closes
- * with bytes unread resets the other end. */
+/* The network of the simulator: a link has two directions, each a bounded pipe with latency. Bytes arrive in pieces
+ * drawn from the seed; room returns with a delay as well. Nothing is lost, as in TCP; closing with unread bytes
+ * resets the other end. */
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
@@ -16,11 +16,11 @@
 
 /* Bytes from one end to the other. Positions only grow: acked <= taken <= seen <= sent. */
 struct direction {
-    uint64_t sent;              /* put in by the sender */
+    uint64_t sent;              /* written by the sender */
     uint64_t seen;              /* arrived at the receiver */
     uint64_t taken;             /* read by it */
-    uint64_t acked;             /* room given back to the sender */
-    bool ended, reset;          /* by the sender; in flight behind the bytes */
+    uint64_t acked;             /* room returned to the sender */
+    bool ended, reset;          /* by the sender; in transit behind the bytes */
     bool end_seen, reset_seen;  /* arrived */
     bool refused, refused_seen; /* the receiver is gone; the sender knows */
     bool short_read;            /* a part was held back: an edge is owed */
@@ -48,7 +48,7 @@ struct sim_listener {
     unsigned waiting;
     bool serving;
     bool closed;
-    unsigned accepting; /* fibers in accept: the last one out frees */
+    unsigned accepting; /* fibers in accept: the last one frees the listener */
     struct rt_cond came;
     struct timer hand_over;
 };
@@ -67,20 +67,34 @@ sim_net_arm(struct timer *t)
         sim_after(t, sim_delay_ns());
 }
 
-/* One time in `of`. */
+/* What holds between any two events. */
+static void
+direction_check(const struct direction *d)
+{
+    assert(d->acked <= d->taken);
+    assert(d->taken <= d->seen);
+    assert(d->seen <= d->sent);
+    assert(d->sent - d->acked <= PIPE_BYTES);
+    assert(!d->end_seen || d->ended);
+    assert(!d->reset_seen || d->reset);
+    assert(!d->refused_seen || d->refused);
+}
+
+/* True once in `of` times. */
 static bool
 in_pieces(unsigned of)
 {
     return !sim_world->options.calm && sim_rng_next(&sim_world->rng) % of == 0;
 }
 
-/* Something arrives at the receiver: some of the bytes, or all, and then the end. */
+/* Bytes arrive at the receiver: some, or all, and then the end. */
 static void
 on_forth(struct timer *t)
 {
     struct direction *d = CONTAINER_OF(t, struct direction, forth);
     uint64_t coming = d->sent - d->seen;
 
+    direction_check(d);
     if (coming > 0 && in_pieces(4))
         coming = 1 + sim_rng_next(&sim_world->rng) % coming;
     d->seen += coming;
@@ -102,6 +116,7 @@ on_back(struct timer *t)
 {
     struct direction *d = CONTAINER_OF(t, struct direction, back);
 
+    direction_check(d);
     d->acked = d->taken;
     d->refused_seen = d->refused;
     if (d->from != NULL)
@@ -115,13 +130,14 @@ sim_net_try_recv(struct stream *s, void *buf, size_t len)
     uint64_t have = d->seen - d->taken;
     size_t n = (size_t)MIN(len, have);
 
+    direction_check(d);
     if (d->reset_seen)
         return -ECONNRESET;
     if (n == 0)
         return d->end_seen ? 0 : -EAGAIN;
     if (n > 1 && !d->end_seen && in_pieces(8)) {
         n = 1 +
-            (size_t)(sim_rng_next(&sim_world->rng) % (n - 1)); /* less than there is */
+            (size_t)(sim_rng_next(&sim_world->rng) % (n - 1)); /* fewer than there are */
         sim_net_arm(&d->forth);
     }
     for (size_t done = 0; done < n;) {
@@ -149,6 +165,7 @@ sim_net_put(struct direction *d, const struct iovec *v)
         d->sent += part;
         done += part;
     }
+    direction_check(d);
     return n;
 }
 
@@ -164,7 +181,7 @@ sim_net_try_sendv(struct stream *s, const struct iovec *iov, int count)
     for (int i = 0; i < count; i++) {
         size_t part = sim_net_put(d, &iov[i]);
 
-        /* Of cipher text only the length: OpenSSL asks the real clock. */
+        /* For cipher text only the length: OpenSSL reads the real clock. */
         sim_note(TRACE_SEND, e->link->id,
                  s->layer == NULL ? hash_xxh3(iov[i].iov_base, part, 0) : part);
         n += part;
@@ -207,6 +224,7 @@ sim_net_destroy(struct stream *s)
         e->out->reset = true;
     e->out->ended = true;
     free(e);
+    assert(k->ends > 0);
     if (--k->ends > 0) {
         sim_net_arm(&k->way[0].forth);
         sim_net_arm(&k->way[0].back);
@@ -242,6 +260,7 @@ end_new(struct link *k, unsigned in, const char *peer)
     e->in->to = e;
     e->out->from = e;
     k->ends++;
+    assert(k->ends <= 2);
     return e;
 }
 
@@ -281,6 +300,7 @@ next_stream(struct sim_listener *sl)
 
     if (n == NULL)
         return NULL;
+    assert(sl->waiting > 0);
     sl->waiting--;
     return &LIST_ENTRY(n, struct sim_end, of_listener)->s;
 }
@@ -313,8 +333,11 @@ listener_free(struct sim_listener *sl)
 {
     struct stream *s;
 
+    assert(sl->closed);
+    assert(sl->accepting == 0);
     while ((s = next_stream(sl)) != NULL)
         rt_stream_close(&s);
+    assert(sl->waiting == 0);
     timer_remove(&sim_world->events, &sl->hand_over);
     list_remove(&sl->of_sim);
     free(sl);
@@ -331,6 +354,7 @@ sim_net_accept_one(struct listener *l, struct deadline by, struct stream **out,
     sl->accepting++;
     while (rc == ERR_OK && !sl->closed && (*out = next_stream(sl)) == NULL)
         rc = rt_cond_wait(&sl->came, by);
+    assert(sl->accepting > 0);
     sl->accepting--;
     if (sl->closed) {
         rc = ERR_CLOSED;
@@ -346,6 +370,7 @@ listener_close(struct listener *l)
 {
     struct sim_listener *sl = sim_net_listener_of(l);
 
+    assert(!sl->closed);
     sl->closed = true;
     list_remove(&sl->of_sim);
     rt_cond_broadcast(&sl->came);
@@ -422,7 +447,7 @@ sim_connect(const char *host, uint16_t port, unsigned refuse, struct deadline by
     struct stream *accepted;
     char theirs[56], ours[56];
 
-    (void)refuse; /* its names lead nowhere but to themselves */
+    (void)refuse; /* its names resolve to themselves only */
     *out = NULL;
     if (rc != ERR_OK)
         return err_set(eb, rc, "connecting to %s port %u: %s", host, port, err_name(rc));
@@ -441,7 +466,7 @@ sim_connect(const char *host, uint16_t port, unsigned refuse, struct deadline by
     return ERR_OK;
 }
 
-/* Listeners that the world left open are a leak of its code. */
+/* Open listeners at the end of a world are a leak. */
 void
 sim_net_end(struct sim *s)
 {

@@ -1,6 +1,7 @@
 #include "rt/socket.h"
 
 #include <arpa/inet.h>
+#include <assert.h>
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -76,14 +77,15 @@ address_is_loopback(const union address *a)
 
 /* ---- streams ---- */
 
-#define REFERRED_MOST 4 /* pieces with which what stands before them goes in one call */
+#define REFERRED_MOST 4 /* pieces that can share a call with the head before them */
 
 struct socket {
     struct stream stream;
     struct watch watch;
-    unsigned lowat; /* TCP_NOTSENT_LOWAT; 0: as it was */
-    bool corked;    /* less than a segment leaves only when it is pushed */
-    bool was_full;  /* when it was last given something by reference */
+    unsigned lowat; /* TCP_NOTSENT_LOWAT; 0: unchanged */
+    bool
+        corked; /* TCP_CORK is set: an incomplete segment leaves only when it is pushed */
+    bool was_full; /* at the last zero-copy send */
 };
 
 static struct socket *
@@ -92,9 +94,9 @@ socket_of(struct stream *s)
     return CONTAINER_OF(s, struct socket, stream);
 }
 
-/* In a process of threads glibc makes each of these a cancellation point, at two locked instructions a call; here nobody
- * cancels threads (rt/syscall.h). The sanitizers listen to the functions, so there it is them. Each answers as
- * syscall_raw() does. */
+/* In a threaded process glibc makes each of these calls a cancellation point, at two locked instructions a call;
+ * this process cancels no threads (rt/syscall.h). The sanitizers intercept the libc functions, so their builds use
+ * those. Each returns what syscall_raw() does. */
 static ssize_t
 call_recv(int fd, void *buf, size_t len)
 {
@@ -171,7 +173,8 @@ set_tcp(int fd, int option, int on)
     return setsockopt(fd, IPPROTO_TCP, option, &on, sizeof on);
 }
 
-/* MSG_MORE would not do: on a socket without Nagle's algorithm what it holds back goes when the next acknowledgement comes. */
+/* MSG_MORE would not do: on a socket without Nagle's algorithm the data it holds back leaves with the next
+ * acknowledgement. */
 static void
 socket_cork(struct socket *k, int on)
 {
@@ -179,7 +182,8 @@ socket_cork(struct socket *k, int on)
         k->corked = on != 0;
 }
 
-/* The end of an answer leaves, and the cork stays in for the next one: TCP_NODELAY, set again, pushes what is there. One call instead of two. */
+/* Sends the end of a reply and keeps the cork for the next one: setting TCP_NODELAY again pushes what is queued. One
+ * call instead of two. */
 static void
 socket_push(struct socket *k)
 {
@@ -187,7 +191,7 @@ socket_push(struct socket *k)
         socket_cork(k, 0);
 }
 
-/* Does something follow what goes by reference? */
+/* Whether more data follows a zero-copy piece. */
 static bool
 is_one_of_several(const struct iovec *iov, int count, bool more)
 {
@@ -199,7 +203,8 @@ is_one_of_several(const struct iovec *iov, int count, bool more)
     return false;
 }
 
-/* Pieces that go by reference, and `copied` others before them: in one call with them, or in one of their own right before. */
+/* Sends zero-copy pieces and `copied` others before them: in one call with them, or in one of their own right
+ * before. */
 static ssize_t
 send_referred(struct socket *k, const struct iovec *iov, int copied, int referred)
 {
@@ -209,6 +214,8 @@ send_referred(struct socket *k, const struct iovec *iov, int copied, int referre
     ssize_t n = 0, more;
     int fd = k->watch.fd;
 
+    assert(copied >= 0);
+    assert(referred > 0);
     if (copied > 0 && referred <= REFERRED_MOST &&
         sendable_front(p, iov, copied, iov + copied, referred, portion, &with[0])) {
         memcpy(with + 1, iov + copied, (size_t)referred * sizeof *iov);
@@ -227,13 +234,14 @@ send_referred(struct socket *k, const struct iovec *iov, int copied, int referre
     return more >= 0 ? n + more : n > 0 ? n : more;
 }
 
-/* Pieces that lie in memory which sockets may refer to go by reference; what stands before the first of them is in one segment
- * with its beginning. Nothing is held back behind them. */
+/* Sends pieces of sendable memory by reference; a head before the first of them shares a segment with its beginning.
+ * Nothing behind them is held back. */
 static ssize_t
 send_some(struct socket *k, const struct iovec *iov, int count)
 {
     int copied = 0, end;
 
+    assert(count > 0);
     while (copied < count && !sendable_has(iov[copied].iov_base, iov[copied].iov_len))
         copied++;
     if (copied == count)
@@ -277,7 +285,7 @@ socket_set_lowat(struct stream *s, unsigned bytes)
     if (k->lowat == bytes)
         return;
     k->lowat = bytes;
-    /* Fails on Unix sockets, which have none. */
+    /* Fails on Unix sockets, which have no such option. */
     (void)setsockopt(k->watch.fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
 }
 
@@ -287,6 +295,7 @@ socket_destroy(struct stream *s)
     struct socket *k = socket_of(s);
     struct linger at_once = {.l_onoff = 1};
 
+    assert(s->closed);
     if (s->reset)
         (void)setsockopt(k->watch.fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
     s->loop->ops->unwatch(s->loop, &k->watch);
@@ -316,6 +325,8 @@ socket_stream(int fd, const union address *peer, bool writable, struct stream **
     char text[ADDRESS_TEXT];
     int rc, on = 1;
 
+    assert(fd >= 0);
+    assert(loop_self != NULL);
     address_text(peer, text);
     stream_init(&k->stream, &socket_ops, text, address_is_loopback(peer));
     k->stream.may_out = writable;

@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* Leaves the current stack with its place in *save and goes on at `to`. Returns when
- * somebody switches back. */
+ * another switch returns to it. */
 void switch_to(void **save, void *to);
 
 /* Never called: where a fresh stack begins. Calls fn(arg), which must not return. */

@@ -18,8 +18,8 @@ uint64_t rt_test_waits(void); /* waits since then */
 void rt_test_refuse_buffer(uint64_t nth);
 uint64_t rt_test_buffers(void); /* asked for since then */
 
-/* Called at each point (rt/point.h) that is passed outside the simulator, before anything else happens there; may wait as its
- * caller may. NULL: nothing. Set while nobody passes one. */
+/* Called at each point (rt/point.h) that is passed outside the simulator, before anything else there; may wait as
+ * the caller may. NULL: none. Set it while no point is passed. */
 extern void (*rt_test_on_point)(enum point p);
 
 /* What observed disks do (rt/file.h): one page of settings for the process, or, where the environment names a file in

@@ -12,30 +12,30 @@
 #include "rt/internal.h"
 #include "rt/tls_context.h"
 
-/* One turn: what is encrypted before it is sent, or received before it is decrypted. Buffers of this size
- * exist only while bytes are on their way, so an idle stream costs what OpenSSL keeps (about 16 KB). */
+/* One turn: what is encrypted before it is sent, or received before it is decrypted. Buffers of this size exist only
+ * while bytes are in transit, so an idle stream costs what OpenSSL keeps (about 16 KB). */
 #define TURN_BYTES (64u << 10)
-/* Encrypting this much without a wait lets the others run. */
+/* After encrypting this much without a wait the fiber yields. */
 #define YIELD_BYTES (256u << 10)
 /* A handshake costs 0.3 to 1.1 ms of this loop and can't be interrupted. */
 #define HANDSHAKES_A_TURN 4u
 
 struct turn {
-    size_t from, to; /* bytes [from, to) are still to be taken */
+    size_t from, to; /* bytes [from, to) are still to be consumed */
     unsigned char at[TURN_BYTES];
 };
 
 struct tls {
     SSL *ssl; /* owned; its BIO is ours and points here */
     struct stream *stream;
-    struct turn *in;  /* owned; NULL when empty. Cipher text that came. */
-    struct turn *out; /* owned; NULL when empty. Cipher text that has to go. */
+    struct turn *in;  /* owned; NULL when empty. Received cipher text. */
+    struct turn *out; /* owned; NULL when empty. Cipher text to be sent. */
     struct rt_cond flushed;
     bool flushing;  /* a fiber is sending what was in `out` */
     bool raw_end;   /* the stream below ended */
     bool clean_end; /* after a close_notify */
     bool
-        sending; /* a fiber is in tls_sendv(): its part of `out` must not hold up the receiver */
+        sending; /* a fiber is in tls_sendv(): its part of `out` must not delay the receiver */
     bool sent_end;
     enum err failed; /* sticky: nothing is sent or received any more */
 };
@@ -53,6 +53,7 @@ on_bio_read(BIO *bio, char *buf, size_t len, size_t *n)
             BIO_set_retry_read(bio);
         return 0;
     }
+    assert(t->in->from < t->in->to); /* else it would have been freed */
     *n = MIN(len, t->in->to - t->in->from);
     memcpy(buf, t->in->at + t->in->from, *n);
     t->in->from += *n;
@@ -74,6 +75,7 @@ on_bio_write(BIO *bio, const char *buf, size_t len, size_t *n)
         t->out = xmalloc(sizeof *t->out);
         t->out->from = t->out->to = 0;
     }
+    assert(t->out->to <= TURN_BYTES);
     *n = MIN(len, TURN_BYTES - t->out->to);
     if (*n == 0) {
         BIO_set_retry_write(bio);
@@ -107,7 +109,7 @@ static BIO_METHOD *
 bio_method(void)
 {
     static BIO_METHOD *
-        made; /* by the first context, before streams exist; lives as long as the process */
+        made; /* made by the first context, before streams exist; lives as long as the process */
 
     if (made == NULL) {
         made = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "forebay stream");
@@ -127,7 +129,7 @@ tls_prepare(void)
 
 /* ---- moving turns ---- */
 
-/* Sends all of `out`, also what other fibers add meanwhile. May switch. */
+/* Sends all of `out`, including what other fibers add meanwhile. May switch. */
 static enum err
 tls_flush(struct tls *t, struct deadline by, struct errbuf *eb)
 {
@@ -144,18 +146,20 @@ tls_flush(struct tls *t, struct deadline by, struct errbuf *eb)
         struct turn *turn = t->out;
         struct iovec iov = {turn->at + turn->from, turn->to - turn->from};
 
+        assert(turn->from < turn->to);
         t->out = NULL;
         rc = stream_sendv_raw(t->stream, &iov, 1, by, eb);
         free(turn);
     }
     if (rc != ERR_OK && t->failed == ERR_OK)
-        t->failed = rc; /* an unknown part of a record is sent: nothing may follow it */
+        t->failed = rc; /* an unknown part of a record was sent: nothing may follow it */
+    assert(t->flushing);
     t->flushing = false;
     rt_cond_broadcast(&t->flushed);
     return rc;
 }
 
-/* Takes what has come, waits for it if need be. At the end sets raw_end. May switch. */
+/* Receives what has arrived, waiting if necessary. Sets raw_end at the end. May switch. */
 static enum err
 tls_receive(struct tls *t, struct deadline by, struct errbuf *eb)
 {
@@ -171,13 +175,15 @@ tls_receive(struct tls *t, struct deadline by, struct errbuf *eb)
         t->raw_end = rc == ERR_OK;
         return rc;
     }
+    assert(n <= TURN_BYTES);
+    assert(t->in == NULL); /* one receiver */
     turn->from = 0;
     turn->to = n;
     t->in = turn;
     return ERR_OK;
 }
 
-/* The alert that says why, if it can go at once. */
+/* Sends the alert with the reason, if that is possible without waiting. */
 static void
 send_alert(struct tls *t)
 {
@@ -192,7 +198,7 @@ send_alert(struct tls *t)
     }
 }
 
-/* What OpenSSL complains of, as a sentence; empties its queue. */
+/* Turns OpenSSL's error into a sentence; empties its queue. */
 static enum err
 ssl_failed(struct tls *t, const char *doing, struct errbuf *eb)
 {
@@ -214,6 +220,7 @@ ssl_failed(struct tls *t, const char *doing, struct errbuf *eb)
         rc = err_set(eb, ERR_CLOSED, "%s %s: tls: %s", doing, peer,
                      reason != NULL ? reason : "unknown error");
     ERR_clear_error();
+    assert(rc != ERR_OK);
     t->failed = rc;
     send_alert(t);
     return rc;
@@ -222,6 +229,7 @@ ssl_failed(struct tls *t, const char *doing, struct errbuf *eb)
 static enum err
 refuse_failed(const struct tls *t, struct errbuf *eb)
 {
+    assert(t->failed != ERR_OK);
     return err_set(eb, t->failed, "the tls stream of %s has failed before",
                    rt_stream_peer(t->stream));
 }
@@ -305,8 +313,8 @@ tls_recv(struct stream *s, void *buf, size_t len, struct deadline by, size_t *n,
         }
         if ((why != SSL_ERROR_WANT_READ || t->raw_end) && why != SSL_ERROR_WANT_WRITE)
             return ssl_failed(t, "receiving from", eb);
-        /* A key update is to be answered. A sender that is at work does it for us: what he has to say must
-         * not hold up the receiver, or two ends that send much would wait for each other. */
+        /* A key update needs a reply. An active sender sends it for us: the receiver must not wait for a sender, or
+         * two ends that both send much would deadlock. */
         if (why == SSL_ERROR_WANT_WRITE || (t->out != NULL && !t->sending)) {
             rc = tls_flush(t, by, eb);
             if (rc != ERR_OK)
@@ -320,7 +328,7 @@ tls_recv(struct stream *s, void *buf, size_t len, struct deadline by, size_t *n,
     }
 }
 
-/* One piece into records, sent whenever a turn is full. */
+/* Encrypts one piece into records and sends whenever a turn is full. */
 static enum err
 tls_encrypt(struct tls *t, const char *at, size_t len, size_t *since_yield,
             struct deadline by, struct errbuf *eb)
@@ -355,7 +363,7 @@ tls_encrypt(struct tls *t, const char *at, size_t len, size_t *since_yield,
     return ERR_OK;
 }
 
-/* Of no bytes at all: only the handshake. */
+/* Without bytes: only the handshake. */
 static enum err
 tls_sendv(struct stream *s, struct iovec *iov, int count, struct deadline by,
           struct errbuf *eb)
@@ -369,6 +377,7 @@ tls_sendv(struct stream *s, struct iovec *iov, int count, struct deadline by,
     if (t->sent_end)
         return err_set(eb, ERR_CLOSED, "sending to %s: after the end", rt_stream_peer(s));
     rc = SSL_is_init_finished(t->ssl) ? ERR_OK : tls_handshake(t, by, eb);
+    assert(!t->sending); /* one sender */
     t->sending = true;
     for (int i = 0; rc == ERR_OK && i < count; i++)
         rc = tls_encrypt(t, iov[i].iov_base, iov[i].iov_len, &since_yield, by, eb);
@@ -390,7 +399,7 @@ tls_send_end(struct stream *s, struct deadline by)
         int ok;
 
         ERR_clear_error();
-        ok = SSL_shutdown(t->ssl); /* 0: sent; 1: theirs had come before */
+        ok = SSL_shutdown(t->ssl); /* 0: sent; 1: the peer's had arrived before */
         t->sent_end = true;
         if (ok < 0 && SSL_get_error(t->ssl, ok) != SSL_ERROR_WANT_WRITE)
             return ssl_failed(t, "ending", NULL);
@@ -414,7 +423,7 @@ tls_has_bytes(const struct stream *s)
            SSL_has_pending(t->ssl);
 }
 
-/* No close_notify: a close without rt_send_end() is how a sender says that what it sent is not whole. */
+/* No close_notify: a close without rt_send_end() tells the peer that the data is truncated. */
 static void
 tls_destroy(struct stream *s)
 {
@@ -422,6 +431,8 @@ tls_destroy(struct stream *s)
 
     if (t == NULL)
         return;
+    assert(!t->flushing);
+    assert(!t->sending);
     SSL_free(t->ssl);
     free(t->in);
     free(t->out);
@@ -439,7 +450,7 @@ static const struct stream_layer layer = {
 
 /* ---- wrapping ---- */
 
-/* From here on nothing goes over the stream in the clear, whatever the handshake brings. */
+/* From here on nothing goes over the stream in the clear, whatever the handshake results in. */
 static struct tls *
 tls_wrap(struct tls_context *c, struct stream *s)
 {
@@ -447,9 +458,11 @@ tls_wrap(struct tls_context *c, struct stream *s)
     BIO *bio = BIO_new(bio_method());
 
     assert(s->layer == NULL);
+    assert(s->layer_data == NULL);
+    assert(!s->parked);
     t->stream = s;
     rt_cond_init(&t->flushed);
-    /* It takes its own reference before this fiber can switch. */
+    /* SSL_new() takes its own reference before this fiber can switch. */
     t->ssl = SSL_new(atomic_load_explicit(&c->ssl_ctx, memory_order_acquire));
     if (t->ssl == NULL || bio == NULL)
         abort(); /* out of memory, as in xmalloc() */

@@ -144,7 +144,7 @@ tls_end_of(const X509 *certificate)
     return (int64_t)timegm(&tm);
 }
 
-/* A key behind a passphrase is refused in words: nobody sits at a terminal. */
+/* A key behind a passphrase is refused with a message: there is no terminal to ask. */
 static int
 no_passphrase(char *buf, int size, int writing, void *arg)
 {
@@ -162,7 +162,7 @@ check_key_mode(const char *path, struct errbuf *eb)
 
     if (stat(path, &st) == 0 && (st.st_mode & 07) != 0)
         return err_set(eb, ERR_DENIED,
-                       "private key \"%s\" has mode %04o: everybody can read it; run "
+                       "private key \"%s\" has mode %04o, so every user can read it; run "
                        "chmod 600 on it",
                        path, st.st_mode & 07777);
     return ERR_OK;
@@ -176,10 +176,12 @@ tls_server_new(const struct tls_server_options *o, struct tls_context **out,
     SSL_CTX *x = atomic_load(&c->ssl_ctx);
     enum err rc = ERR_OK;
 
+    assert(o->cert_file != NULL);
+    assert(o->key_file != NULL);
     *out = NULL;
     c->files[0] = xstrdup(o->cert_file);
     c->files[1] = xstrdup(o->key_file);
-    for (int i = 0; i < 2; i++) /* before they are read: what changes later is seen */
+    for (int i = 0; i < 2; i++) /* before reading, so that a later change is detected */
         c->stamps[i] = stamp_of(c->files[i]);
     /* Tickets carry all state; their keys live in this one context, so every loop resumes them. */
     SSL_CTX_set_session_cache_mode(x, SSL_SESS_CACHE_OFF);
@@ -220,7 +222,9 @@ tls_server_adopt(struct tls_context *c, struct tls_context **renewed)
     SSL_CTX *old = atomic_exchange_explicit(
         &c->ssl_ctx, atomic_exchange(&(*renewed)->ssl_ctx, NULL), memory_order_acq_rel);
 
-    assert(c->server && (*renewed)->server);
+    assert(c->server);
+    assert((*renewed)->server);
+    assert(old != NULL);
     for (int i = 0; i < 2; i++) {
         free(c->files[i]);
         c->files[i] = (*renewed)->files[i];
@@ -229,12 +233,13 @@ tls_server_adopt(struct tls_context *c, struct tls_context **renewed)
     }
     atomic_store(&c->ends_s, atomic_load(&(*renewed)->ends_s));
     tls_context_free(renewed);
-    rt_retire(free_ssl_ctx, old); /* another loop may be about to take its reference */
+    rt_retire(free_ssl_ctx, old); /* another loop may be about to acquire a reference */
 }
 
 bool
 tls_server_is_stale(const struct tls_context *c)
 {
+    assert(c->server);
     for (int i = 0; i < 2; i++) {
         struct tls_stamp now = stamp_of(c->files[i]);
 
@@ -247,6 +252,7 @@ tls_server_is_stale(const struct tls_context *c)
 int64_t
 tls_server_ends_s(const struct tls_context *c)
 {
+    assert(c->server);
     return atomic_load(&c->ends_s);
 }
 
@@ -295,6 +301,7 @@ tls_expect_host(SSL *ssl, const char *host)
     unsigned char address[16];
     char name[256];
 
+    assert(param != NULL);
     /* Our clock, which may be virtual. */
     X509_VERIFY_PARAM_set_time(param, (time_t)(rt_wall_ns() / 1000000000u));
     if (len == 0 || len >= sizeof name)

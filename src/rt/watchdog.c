@@ -1,5 +1,6 @@
 #include "rt/watchdog.h"
 
+#include <assert.h>
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -25,9 +26,9 @@ watchdog_init(struct watchdog *w, uint64_t limit_ms)
     w->limit_ns = (limit_ms > 0 ? limit_ms : LIMIT_DEFAULT_MS) * 1000000;
 }
 
-/* Where the code of a fiber stands, as addr2line takes it: "forebay+0x1234". */
+/* The code address of a fiber's function, as addr2line takes it: "forebay+0x1234". */
 static const char *
-watchdog_bucket(fiber_fn *fn, char *out, size_t room)
+watchdog_place(fiber_fn *fn, char *out, size_t room)
 {
     Dl_info info = {0};
     const char *name;
@@ -51,17 +52,18 @@ watchdog_log(struct watchdog *w, unsigned loop, uint64_t now_ns, uint64_t took_n
         w->unsaid++;
         return;
     }
-    LOG(LOG_WARN, "loop.slow_turn", "a turn of a loop took too long; others waited",
-        L_U64("loop", loop), L_U64("took_ms", took_ns / 1000000),
-        L_U64("limit_ms", w->limit_ns / 1000000), L_TEXT("longest", w->what),
-        L_TEXT("at", watchdog_bucket(w->fn, place, sizeof place)),
+    LOG(LOG_WARN, "loop.slow_turn",
+        "a turn of a loop took too long and delayed other requests", L_U64("loop", loop),
+        L_U64("took_ms", took_ns / 1000000), L_U64("limit_ms", w->limit_ns / 1000000),
+        L_TEXT("longest", w->what),
+        L_TEXT("at", watchdog_place(w->fn, place, sizeof place)),
         L_U64("share_percent", 100 * (w->most / 1024) / MAX(all / 1024, UINT64_C(1))),
         L_U64("unsaid", w->unsaid));
     w->said_ns = now_ns;
     w->unsaid = 0;
 }
 
-/* Its owner is the only one who writes. */
+/* Only the owner writes. */
 static void
 watchdog_count(_Atomic uint64_t *to, uint64_t n)
 {
@@ -75,6 +77,8 @@ watchdog_end(struct watchdog *w, unsigned loop, uint64_t now_ns)
     uint64_t took = now_ns - w->from_ns;
     unsigned i = 0;
 
+    assert(w->from_ns != 0); /* a turn is open */
+    assert(now_ns >= w->from_ns);
     w->from_ns = 0;
     while (i < TURN_BOUNDS && took > bounds[i].ns)
         i++;

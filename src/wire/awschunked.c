@@ -35,7 +35,7 @@ malformed_trailer(struct awschunked *d)
 
 /* ---- signatures: each is over the one before ---- */
 
-/* Judges `claimed` against the string to sign that ends in `last_lines`. */
+/* Checks `claimed` against the string to sign that ends in `last_lines`. */
 static bool
 awschunked_check_signature(struct awschunked *d, const char *algorithm,
                            const char *last_lines, const char *claimed)
@@ -190,7 +190,7 @@ read_trailer(struct awschunked *d, struct span line)
     name = span_trim((struct span){line.at, (size_t)(colon - line.at)});
     value = span_trim(span_from(line, (size_t)(colon - line.at) + 1));
     if (d->kind == PAYLOAD_CHUNKED_SIGNED)
-        return malformed_trailer(d); /* nobody signs it in this form */
+        return malformed_trailer(d); /* no client signs it in this form */
     if (d->kind == PAYLOAD_CHUNKED_SIGNED_TRAILER &&
         span_case_is(name, TRAILER_SIGNATURE))
         return check_trailer(d, value);
@@ -271,7 +271,7 @@ step_data(struct awschunked *d, struct span *in, struct span *data)
     return AWSCHUNKED_DATA;
 }
 
-/* Nothing may follow, but for the line that end_of_trailers() lets pass. */
+/* Nothing may follow, except the line that end_of_trailers() allows. */
 static enum awschunked_got
 step_end(struct awschunked *d, struct span *in)
 {
@@ -359,5 +359,3 @@ awschunked_fini(struct awschunked *d)
 {
     digest_fini(&d->sum);
 }
-
-/* ---- the client's side ---- */

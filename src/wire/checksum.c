@@ -290,8 +290,7 @@ take_trailer_header(struct fields headers, struct checksum_request *out, struct 
     return ERR_OK;
 }
 
-/* The announcement alone promises nothing that could be checked. Where both are there and differ, the
- * value wins. */
+/* The announcement alone contains nothing to check. Where both are there and differ, the value wins. */
 static enum err
 check_announced(struct fields headers, const struct checksum_request *r, struct fault *f)
 {

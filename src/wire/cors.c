@@ -125,7 +125,7 @@ cors_on_close(void *arg, unsigned depth, struct span name, struct span text)
     return ERR_OK;
 }
 
-/* What goes into a header of the answer must be able to stand there. */
+/* A value for a response header must be valid there. */
 static bool
 cors_is_plain(struct span s)
 {
@@ -200,7 +200,7 @@ cors_write(const struct cors *c, struct buf *out)
     xml_close(&x);
 }
 
-/* ---- asking ---- */
+/* ---- matching ---- */
 
 /* One star stands for anything; letters of headers have no case. */
 static bool

@@ -37,7 +37,7 @@ s3_code_message(enum s3_code code)
     return codes[code].message;
 }
 
-/* Codes whose meaning base has a name for; the rest go by their status. */
+/* Codes with a name of their own in base; the rest are mapped by status. */
 static const struct {
     enum s3_code code;
     enum err err;

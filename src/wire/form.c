@@ -16,8 +16,8 @@ is_boundary_byte(char c)
            (c != '\0' && strchr(more, c) != NULL);
 }
 
-/* The next parameter. A quoted value goes to the next quote that no backslash hides; browsers write %22 for quotes, so the
- * backslash is kept as it is: names of files from Windows are full of them. */
+/* The next parameter. A quoted value ends at the next quote without a backslash before it. Browsers write %22 for
+ * quotes, so the backslash is kept: Windows file names contain them. */
 static bool
 next_parameter(struct span *rest, struct span *name, struct span *value)
 {

@@ -1,6 +1,5 @@
-/* http: heads. Lines are found by their LF, checked for control bytes eight at a time and
- * read at once, so a head costs one pass; what several lines say together (framing, Host)
- * is judged at its end. */
+/* http: heads. A line is found by its LF, checked for control bytes eight at a time and parsed at once, so a head
+ * costs one pass. What several lines mean together (framing, Host) is checked at the end. */
 #include "wire/http.h"
 
 #include "base/mem.h"

@@ -8,7 +8,7 @@
 #include "wire/http_chars.h"
 
 #define PLACES  16u
-#define MET     16u /* lines that came once */
+#define MET     16u /* hashes of lines seen once */
 #define VERSION " HTTP/1.1\r\n"
 
 /* A header line by places in `text`. */
@@ -91,7 +91,7 @@ take_first_line(struct http_head *h, const char *buf, size_t room, size_t *len)
     return true;
 }
 
-/* Bytes that change nothing of how a line is read, wherever they stand in it but at an end. */
+/* Bytes that do not change how a line is read, anywhere except at an end. */
 static bool
 head_cache_is_plain(const char *at, size_t len)
 {
@@ -111,7 +111,7 @@ is_entry(const struct entry *e, enum http_method method, const char *lines, size
             head_cache_is_plain(lines + e->gap_at, HTTP_HEAD_CACHE_SIGNATURE));
 }
 
-/* What the lines of a write are is nobody's shortcut: they say what its body is. */
+/* A write takes no shortcut from lines_id: its lines describe its body. */
 static uint64_t
 head_cache_id_of(const struct entry *e)
 {
@@ -167,7 +167,7 @@ http_head_cache_parse(struct http_head_cache *k, unsigned *place, struct http_he
     return true;
 }
 
-/* ---- keeping ---- */
+/* ---- inserting ---- */
 
 /* Where the signature stands: the last 64 bytes of the one Authorization, behind "Signature=". Otherwise `len`. */
 static uint16_t
@@ -196,7 +196,7 @@ hash_lines(enum http_method method, const char *lines, size_t len, size_t gap_at
                      hash_xxh3(lines, gap_at, (uint64_t)method));
 }
 
-/* Have these lines come before? Otherwise they have now. */
+/* Whether these lines came before; remembers them. */
 static bool
 was_met(struct http_head_cache *k, uint64_t hash)
 {
@@ -236,7 +236,7 @@ head_cache_make(struct entry *e, const struct http_head *h, const char *lines, s
     memcpy(e->text, lines, len);
 }
 
-/* A GET without a body, a PUT with one of a length that is said, and nothing to be asked for first. */
+/* A GET without a body, or a PUT with a Content-Length and without Expect. */
 static bool
 has_usual_body(const struct http_head *h)
 {
@@ -245,7 +245,7 @@ has_usual_body(const struct http_head *h)
                                               h->body_length >= 0 && !h->expect;
 }
 
-/* A first line in a form that is never known (HTTP/1.2) teaches nothing. */
+/* A first line in a form that is never cached (HTTP/1.2) is not inserted. */
 static bool
 is_worth_it(const struct http_head *h, const char *buf, size_t len)
 {

@@ -58,7 +58,7 @@ policy_holds(struct span have, struct span want, bool prefix)
     return prefix ? span_starts(have, want) : span_eq(have, want);
 }
 
-/* Of a content type that is a list each one must hold, as AWS has it. */
+/* Each entry of a list of content types must match, as with AWS. */
 static bool
 each_holds(struct span have, struct span want)
 {

@@ -171,7 +171,7 @@ proxies_authorize(struct proxies *p, struct span user_and_password)
         proxy_authorize(&p->https, user_and_password);
 }
 
-/* ---- what goes without ---- */
+/* ---- exceptions ---- */
 
 struct target {
     struct span name; /* without a dot at its end */
@@ -210,7 +210,7 @@ is_in_network(struct span rule, const char *slash, const struct target *t)
            bits <= 8 * len && ip_same_prefix(base, t->address, (unsigned)bits);
 }
 
-/* Takes ":PORT" off; false: it is another port, or none. */
+/* Removes ":PORT"; false: another port, or none. */
 static bool
 is_port(struct span *rule, const struct target *t)
 {
@@ -300,7 +300,7 @@ proxies_for(const struct proxies *p, const char *host, uint16_t port, bool tls)
     return one;
 }
 
-/* ---- its answer ---- */
+/* ---- its response ---- */
 
 enum err
 proxy_response(const char *bytes, size_t len, struct errbuf *eb)
@@ -328,7 +328,7 @@ proxy_response(const char *bytes, size_t len, struct errbuf *eb)
         else if (h->code >= 300)
             rc = err_set(eb, ERR_BACKEND, "it refused the tunnel: %d %s", h->code,
                          http_reason(h->code));
-        else if (h->len != len) /* nobody speaks before our TLS does */
+        else if (h->len != len) /* no peer sends before our TLS does */
             rc = err_set(eb, ERR_BACKEND, "it sent %zu bytes of its own into the tunnel",
                          len - h->len);
         else

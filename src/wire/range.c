@@ -1,4 +1,4 @@
-/* Ranges: declared in etag.h. What S3 does not understand it ignores: 200 and everything. */
+/* Ranges: declared in etag.h. S3 ignores what it does not understand: 200 and the whole object. */
 #include <inttypes.h>
 #include <stdio.h>
 

@@ -8,7 +8,7 @@
 
 #define CANON_MAX ((size_t)512 * 1024)
 
-/* Room is measured before; a put beyond it is refused all the same. */
+/* The room is computed before; a write beyond it is refused all the same. */
 struct text {
     char *at, *end;
     bool full;
@@ -242,8 +242,8 @@ put_header(struct text *t, const struct canon *c, struct span name)
     put_char(t, '\n');
 }
 
-/* Enough when each header is signed once; a list that names one twice does not fit and is
- * refused, since nobody's does. */
+/* Enough when each header is signed once; a list that repeats a name does not fit and is refused: no client sends
+ * one. */
 static size_t
 headers_room(const struct canon *c)
 {

@@ -1,5 +1,5 @@
-/* A signature like the last one's: what stays the same from request to request is made once. Of nine blocks that SHA-256
- * takes for a small request eight remain, and of the rest a copy and a comparison. */
+/* Templates of verified requests: what is equal from request to request is computed once. Of nine SHA-256 blocks for
+ * a small request eight remain, plus a copy and a comparison. */
 #include <assert.h>
 
 #include "base/mem.h"
@@ -26,7 +26,7 @@ take_request(struct sigv4_template *k, const struct sigv4_request *req,
     return true;
 }
 
-/* Whole blocks are signed now, what stays of the beginning is kept for later. */
+/* Hashes whole blocks now; keeps the rest of the beginning for later. */
 static void
 take_to_sign(struct sigv4_template *k, const struct hmac_key *key, struct span to_sign)
 {
@@ -55,7 +55,7 @@ sigv4_template_make(const struct sigv4_request *req, const struct sigv4_auth *au
     if (!canon_request(&c, a, &request) || !take_request(out, req, request))
         return false;
     take_to_sign(out, key, canon_string_to_sign(auth->date, auth->scope, request, text));
-    /* Only what was signed as it is read here: not by another form of Host, not with another payload. */
+    /* Only requests that were signed as they are read here: not by another form of Host or another payload. */
     if (sigv4_template_verify(out, req->path, auth->signature, auth->date_s))
         return true;
     hash_wipe(out, sizeof *out);

@@ -1,4 +1,4 @@
-/* Is the signature the right one, and does it count now? Signing keys and their cache. */
+/* Verifies the signature and its time. Signing keys and their cache. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -102,7 +102,7 @@ sigv4_hex(const struct hmac_key *key, struct span string_to_sign,
     hex_encode(mac, sizeof mac, out);
 }
 
-/* ---- does it count now ---- */
+/* ---- the time ---- */
 
 static struct span
 arena_date(struct arena *a, int64_t unix_s)
@@ -158,7 +158,7 @@ check_query_time(const struct sigv4_auth *auth, int64_t now_s, struct arena *a,
     return ERR_DENIED;
 }
 
-/* ---- is everything signed that has to be ---- */
+/* ---- the signed headers ---- */
 
 static bool
 must_be_signed(struct span name)
@@ -203,7 +203,7 @@ check_all_signed(const struct sigv4_request *req, const struct sigv4_auth *auth,
 
 /* ---- the signature ---- */
 
-/* "41 57 53": the bytes of a text, for people who compare. */
+/* "41 57 53": the bytes of a text, for users who compare. */
 static struct span
 arena_bytes(struct arena *a, struct span text)
 {
@@ -283,7 +283,7 @@ sigv4_matches(const struct canon *c, const struct sigv4_auth *auth,
     return hash_same_secret(mac, claimed, sizeof mac);
 }
 
-/* What else may have been signed, once the plain reading has failed. */
+/* Other texts that the client may have signed, tried after the plain reading has failed. */
 static bool
 matches_otherwise(struct canon *c, const struct sigv4_auth *auth,
                   const struct hmac_key *key, const unsigned char claimed[SHA256_LEN],

@@ -1,4 +1,4 @@
-/* Heads of tar members, read: ours and everybody's; see tar.h. */
+/* Reads heads of tar members, our own and others'; see tar.h. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -202,7 +202,7 @@ apply_extension(char type, struct span data, struct extension *x, struct errbuf 
         return take_path(text_field(data.at, data.len), &x->path, "path", eb);
     case 'K':
         return take_path(text_field(data.at, data.len), &x->link, "link", eb);
-    default: /* 'g': defaults for a whole archive; nobody's members need them */
+    default: /* 'g': defaults for a whole archive; unused in practice */
         return TAR_GOT_HEAD;
     }
 }
@@ -306,7 +306,7 @@ measure_extension(struct span window, size_t at, struct span *data, size_t *end,
     return TAR_GOT_HEAD;
 }
 
-/* Is it ours to look at: by its checksum, or by its name where another sum covers all of the head? */
+/* Whether this is a header: by its checksum, or by its name where another sum covers the whole head. */
 static bool
 tar_read_is_header(const char *block, bool summed)
 {

@@ -16,7 +16,7 @@ struct xml_reader {
     size_t start[XML_DEPTH_MAX]; /* where each one's begins in `text` */
     unsigned depth;
     size_t seen;       /* bytes of the document */
-    enum err rc;       /* the first error; nothing goes on after it */
+    enum err rc;       /* the first error; reading stops after it */
     struct errbuf why; /* its sentence */
 };
 

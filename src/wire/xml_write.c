@@ -73,7 +73,7 @@ xml_close(struct xml *x)
     xml_put_end(x, name, strlen(name));
 }
 
-/* `text` as it stands, with `quote` on both sides, in an element of its own: most of what a listing is, so in one go. */
+/* Writes `text` verbatim, with `quote` on both sides, as one element: most of a listing, so in one step. */
 static void
 put_leaf(struct xml *x, const char *name, struct span text, struct span quote)
 {
@@ -93,7 +93,7 @@ put_leaf(struct xml *x, const char *name, struct span text, struct span quote)
     x->out->len += all;
 }
 
-/* Of these sixteen bytes, does one need a second look? One after the other for the eye, all at once for the compiler. */
+/* Whether one of these sixteen bytes needs escaping. Written byte by byte; the compiler vectorises it. */
 static bool
 has_special(const char *p)
 {
@@ -108,7 +108,7 @@ has_special(const char *p)
     return found != 0;
 }
 
-/* So many bytes from the begin stand for themselves, at least. */
+/* At least so many bytes from the start need no escape. */
 static size_t
 plain_length(struct span text)
 {
@@ -127,7 +127,7 @@ plain_length(struct span text)
     return has_special(rest) ? n : text.len;
 }
 
-/* What stands for a byte that can't stand for itself; NULL: it can. */
+/* The reference for a byte that needs one; NULL: none needed. */
 static const char *
 xml_entity(unsigned char c)
 {
@@ -148,7 +148,7 @@ xml_entity(unsigned char c)
 void
 xml_escape(struct buf *out, struct span text)
 {
-    size_t plain = plain_length(text); /* not yet written, they stand for themselves */
+    size_t plain = plain_length(text); /* not written yet; they need no escape */
 
     while (plain < text.len) {
         unsigned char c = (unsigned char)text.at[plain];

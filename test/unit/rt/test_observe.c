@@ -129,7 +129,7 @@ shut_fiber(void *arg)
     s.o.shut = true;
     memset(s.of, 0, sizeof s.of);
     CHECK(rt_sync(f, &eb) == ERR_IO);
-    CHECK_SAYS(eb.text, "its disk has left");
+    CHECK_SAYS(eb.text, "its disk was taken out of service");
     CHECK(rt_open(d, "f", 0, 0, &other, &eb) == ERR_IO && other == NULL);
     CHECK(rt_dir_unlink(d, "f", &eb) == ERR_IO);
     for (unsigned i = 0; i < RT_IOS_; i++)
