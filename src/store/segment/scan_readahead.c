@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "rt/iobuf.h"
+#include "rt/file.h"
 #include "rt/loop.h"
 #include "rt/sync.h"
 #include "store/index/entry.h"
