@@ -257,7 +257,7 @@ bool listing_incomplete(struct disks *ds, unsigned copies);
 
 /* ---- read.c ---- */
 
-/* Everybody is asked; the highest version wins. *from is its slot. A kept tombstone is a entry. ERR_NOT_FOUND, or
+/* Everybody is asked; the highest version wins. *from is its slot. A kept tombstone is an entry. ERR_NOT_FOUND, or
  * ERR_UNAVAILABLE when somebody who could know was not heard. */
 enum err lookup_all(struct disks *ds, const struct disks_key *k, struct entry *out,
                     struct errbuf *eb) MUST_CHECK;

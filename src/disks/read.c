@@ -186,7 +186,7 @@ disks_lookup(struct disks *ds, const struct disks_key *k, struct entry *out,
     return rc;
 }
 
-/* ---- copies of a entry ---- */
+/* ---- copies of an entry ---- */
 
 /* Another slot that has the same content, not one of `tried`; its entry. False: there is none. */
 static bool

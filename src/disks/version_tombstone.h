@@ -20,7 +20,7 @@ enum err version_tombstone_put(struct disks *ds, const struct disks_key *k,
  * mark says that all up to some birth were. */
 bool version_tombstone_find(struct disks *ds, const struct disks_key *k,
                             const struct entry *entry, struct version *as);
-/* The same of a entry from before versioning, in which nothing says that there are versions of its key. */
+/* The same of an entry from before versioning, in which nothing says that there are versions of its key. */
 bool version_tombstone_find_plain(struct disks *ds, const struct disks_key *k,
                                   const struct entry *entry);
 /* The entry of version_tombstone_put() for a null version: what was replaced by it ended too, wherever it was not heard. */

@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #define ADMISSION_ROWS  4u
-#define ADMISSION_WIDTH (1u << 19) /* counters of a entry */
+#define ADMISSION_WIDTH (1u << 19) /* counters of an entry */
 /* Access frequencies are in sixteenths of a read of each object. */
 #define ACCESS_FREQ_ONE 16u
 

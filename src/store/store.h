@@ -3,7 +3,7 @@
  * This is the door, for the rooms above. Behind it, one header for each thing that they may want of a disk:
  *   disk_row.h      what is known of an object: key, entry, metadata; begin here
  *   store_options.h  how a disk is opened
- *   disk_read.h     bytes and metadata of a entry
+ *   disk_read.h     bytes and metadata of an entry
  *   store_write.h    put, delete, conditions, in_doubt
  *   store_version.h  S3's versions
  *   store_upload.h   multipart uploads
@@ -66,7 +66,7 @@ void store_id(const struct store *d, uint8_t out[16]);
  * ERR_NOT_FOUND too (all else is zero then). */
 enum err store_lookup(struct store *d, const struct store_key *k, struct entry *out,
                       struct errbuf *eb) MUST_CHECK;
-/* The same, but a kept tombstone is a entry (ENTRY_TOMBSTONE | ENTRY_KEPT, version, mtime_ms). */
+/* The same, but a kept tombstone is an entry (ENTRY_TOMBSTONE | ENTRY_KEPT, version, mtime_ms). */
 enum err store_lookup_any(struct store *d, const struct store_key *k, struct entry *out,
                           struct errbuf *eb) MUST_CHECK;
 

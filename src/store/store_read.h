@@ -9,7 +9,7 @@
 struct store;
 struct block_cache;
 
-/* Metadata of a entry, from the record's header, verified; not needed when ENTRY_PLAIN, but for the checksum. May switch. */
+/* Metadata of an entry, from the record's header, verified; not needed when ENTRY_PLAIN, but for the checksum. May switch. */
 enum err store_meta(struct store *d, const struct store_key *k, const struct entry *entry,
                     struct arena *a, struct object_meta *out,
                     struct errbuf *eb) MUST_CHECK;

@@ -36,7 +36,7 @@ struct store_location {
     uint64_t living;         /* bytes of the segment, as far as the index covers */
     uint32_t access_freq; /* class cached: sixteenths of a read of each of them, lately */
 };
-/* Of a entry that is current. ERR_NOT_FOUND: it no longer is. May switch. */
+/* Of an entry that is current. ERR_NOT_FOUND: it no longer is. May switch. */
 enum err store_location(struct store *d, const struct entry *entry,
                         struct store_location *out, struct errbuf *eb) MUST_CHECK;
 

@@ -75,8 +75,8 @@ enum err store_delete_mark(struct store *d, const struct store_key *k,
                            const struct store_condition *c, const struct version *as,
                            struct entry *marker, struct errbuf *eb) MUST_CHECK;
 /* Cached: marks the key in doubt, synced, before a write-through goes to the backend; ends by store_commit,
- * store_delete or store_in_doubt_clear (outcome known: unchanged). A key without a entry can be in doubt too: then
- * store_lookup gives a entry with ENTRY_IN_DOUBT and size 0. */
+ * store_delete or store_in_doubt_clear (outcome known: unchanged). A key without an entry can be in doubt too: then
+ * store_lookup gives an entry with ENTRY_IN_DOUBT and size 0. */
 enum err store_in_doubt_begin(struct store *d, const struct store_key *k,
                               struct errbuf *eb) MUST_CHECK;
 enum err store_in_doubt_clear(struct store *d, const struct store_key *k,

@@ -74,7 +74,7 @@ look(struct span window)
     size_t need = 0;
 
     glance(window);
-    /* Where a entry says that one stands less is asked of it, and never more is believed. */
+    /* Where an entry says that one stands less is asked of it, and never more is believed. */
     if (log_record_parse_placed(window, &m, &need, NULL) == LOG_RECORD_OK &&
         m.head_len > size)
         abort();

@@ -13,7 +13,7 @@
 /* One write of a key; `write` 0: absent. */
 struct ledger_state {
     uint64_t
-        write; /* counts writes; also its mtime, so that a entry tells which one it is */
+        write; /* counts writes; also its mtime, so that an entry tells which one it is */
     uint64_t size;
 };
 struct ledger_key {

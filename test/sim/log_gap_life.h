@@ -214,7 +214,7 @@ work(void *arg)
     store_close(&d);
 }
 
-/* A entry that may be served is that of the last write. */
+/* An entry that may be served is that of the last write. */
 static void
 check_key(struct store *d, struct log_gap_life *f, unsigned i)
 {

@@ -18,7 +18,7 @@ struct puncher;
 struct puncher *puncher_new(struct store *d);
 void puncher_free(struct puncher **pp); /* NULL is fine */
 
-/* Bodies without a entry, copied. What does not fit is found after the next start. */
+/* Bodies without an entry, copied. What does not fit is found after the next start. */
 /* wals.on_garbage of an open store. */
 void puncher_on_garbage(struct store *d, const struct garbage *garbage, uint32_t count);
 void puncher_add(struct puncher *p, const struct garbage *garbage, uint32_t count);

@@ -1,10 +1,10 @@
 /* relocate_action: what becomes of a record when its log is compacted, and the record that takes its place.
  *
- *     put, commit, moved, prepare (committed)   a entry names its body:       moved
- *     upload-complete and its like            a entry names its manifest:   moved, with UPLOAD; else the end of the upload
+ *     put, commit, moved, prepare (committed)   an entry names its body:       moved
+ *     upload-complete and its like            an entry names its manifest:   moved, with UPLOAD; else the end of the upload
  *     part                                    its upload is open:         as it is; an object has it: moved, and a new manifest
- *     upload-begin, meta, doubt, prepare      a entry names it:             as it is
- *     delete, tombstone                       a entry is what they made:    as the entry says
+ *     upload-begin, meta, doubt, prepare      an entry names it:             as it is
+ *     delete, tombstone                       an entry is what they made:    as the entry says
  *     delete of a version that ended          older logs are there:       version-delete of the null version before it, if it had one
  *     delete, abort and what else says no     older logs are there:       as it is; else nothing could come back: dropped
  *     bucket                                                              as it is
@@ -76,7 +76,7 @@ struct place relocate_old_place(const struct relocation *c);
 /* What such a delete with this version took away stands there again. */
 bool relocate_is_superseded(enum log_record_kind kind, const struct version *v,
                             const struct entry *now);
-/* Does the body with this header, in a body segment, have a entry, a part, a manifest or an undecided version that names
+/* Does the body with this header, in a body segment, have an entry, a part, a manifest or an undecided version that names
  * its place? `generation` is not looked at. */
 enum err relocate_body_is_live(struct store *d, const struct log_record *m, bool *out,
                                struct errbuf *eb) MUST_CHECK;

@@ -10,7 +10,7 @@
 #include "store/store_health.h"
 
 #define PROBE_MS      10000u /* a healthy disk is looked for so often */
-#define PROBES_FAILED 3u     /* in a entry: it answers nothing */
+#define PROBES_FAILED 3u     /* in an entry: it answers nothing */
 #define SLOW_TICKS    3u
 #define FINE_TICKS    10u
 #define LEARN_TICKS   5u

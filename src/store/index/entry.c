@@ -433,7 +433,7 @@ prepared_entry_decode(const struct entry_key *where, struct span value,
 
 /* ---- order ---- */
 
-/* The version of a coded entry, without a look at its sum: that is checked by whoever serves it. */
+/* The version of a coded entry. Does not check the sum: the reader that serves the entry does. */
 static bool
 take_version(struct span value, struct version *out)
 {

@@ -1,6 +1,6 @@
 /* entry: entries of memtable and index as bytes, each with a sum that binds it to its table, bucket and key.
  *
- * Numbers are varints (7 bits a byte, low first, shortest form), so an object's entry is 50 to 72 bytes. A entry
+ * Numbers are varints (7 bits a byte, low first, shortest form), so an object's entry is 50 to 72 bytes. An entry
  * that was moved to another key, or of which a bit changed, is ERR_CORRUPT. docs/formats.md, section "entries".
  *
  * Pure functions: any thread.
@@ -39,7 +39,7 @@ struct done_entry {
     struct entry entry;
 };
 
-/* A version that is prepared and not decided. Its entry's version is the one of the record that prepared it. */
+/* A prepared version (two-phase commit). The version in its entry is that of the prepare record. */
 struct prepared_entry {
     uint64_t bucket;
     struct span key;         /* borrowed; reading: lies in the value given */
@@ -47,7 +47,7 @@ struct prepared_entry {
     struct entry entry;
 };
 
-/* Where a value stands: what its sum binds it to. */
+/* The key of a value, to which its sum binds it. */
 struct entry_key {
     enum table table;
     uint64_t bucket; /* 0 for parts and completed uploads */
@@ -69,7 +69,7 @@ size_t prepared_entry_encode(const struct entry_key *where,
 /* ERR_CORRUPT: wrong sum, unknown format, not the shortest form. */
 enum err entry_decode(const struct entry_key *where, struct span value,
                       struct entry *out) MUST_CHECK;
-/* Of bytes that this process has encoded and kept in its memory: the sum is not taken again. */
+/* Of bytes that this process has encoded and kept in memory: does not check the sum. */
 enum err entry_decode_own(struct span value, struct entry *out) MUST_CHECK;
 enum err upload_entry_decode(const struct entry_key *where, struct span value,
                              struct upload_entry *out) MUST_CHECK;
@@ -80,18 +80,18 @@ enum err done_entry_decode(const struct entry_key *where, struct span value,
 enum err prepared_entry_decode(const struct entry_key *where, struct span value,
                                struct prepared_entry *out) MUST_CHECK;
 
-/* What is counted as living in a segment for whatever names a place in it, never 0: a record of a log takes its header
- * too, about; a manifest 64 bytes a part. */
+/* Live bytes that an entry counts for in the segment it names, never 0: a log record includes its header, about; a manifest has 64
+ * bytes a part. */
 #define RECORD_WEIGHT INT64_C(1536)
 int64_t segment_weight(bool in_log, uint64_t size);
 int64_t entry_weight(const struct entry *entry);
-/* Is there an object in it: no tombstone, not only a doubt? */
+/* Does it stand for an object: no tombstone, and not only an in-doubt write? */
 bool entry_has_object(const struct entry *entry);
-/* Which of two values of one key is the newer? Objects: the higher version, of equals the second. Other tables:
- * the second. A value of length 0 says "gone". */
+/* Is the second of two values of one key the newer? Objects: by version, the second of equals. Other tables: always. A value of length
+ * 0 is a deletion. */
 bool entry_is_newer(enum table table, struct span first, struct span second);
-/* Of a coded object entry; its sum is not looked at. */
+/* Of a coded object entry; does not check its sum. */
 bool entry_is_tombstone(struct span value);
 bool upload_entry_is_copy(struct span value); /* of a coded upload entry; the same */
 bool entry_is_marker(struct span value);      /* a tombstone that S3 shows */
-bool entry_is_kept(struct span value); /* a tombstone that other copies must hear of */
+bool entry_is_kept(struct span value);        /* a tombstone that other replicas need */

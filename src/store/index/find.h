@@ -1,5 +1,5 @@
-/* find: one entry, by asking the memtable and then the index: the order that never misses a entry on its way from one
- * to the other. Any loop. All may switch while the index is not resident.
+/* find: looks up one entry in the memtable and then in the index. In this order no entry on its way from one to the other is missed.
+ * Any loop. All may switch while the index is not resident.
  *
  * ERR_NOT_FOUND (uploads, parts, completed ones: ERR_NO_UPLOAD); ERR_CORRUPT marks the index as bad. */
 #pragma once
@@ -19,15 +19,15 @@ struct version;
 enum err find_object(struct memtable *t, struct index *x, uint64_t bucket,
                      struct span key, bool with_tombstones, struct entry *out,
                      struct errbuf *eb) MUST_CHECK;
-/* The same without waiting, so outside a fiber too, and for who compares the key on the disk with his: of a small plain
- * object *out may be that of another key, and lacks what lookup_cache_small_find() says. ERR_BUSY: *want is not in memory. */
+/* The same without waiting, so outside a fiber too. The caller must compare the key on the disk with its own: for a small plain object
+ * *out may belong to another key, and lacks what lookup_cache_small_find() says. ERR_BUSY: *want is not in memory. */
 enum err find_object_now(struct memtable *t, struct index *x, uint64_t bucket,
                          struct span key, struct index_want *want, struct entry *out,
                          struct errbuf *eb) MUST_CHECK;
 enum err find_upload(struct memtable *t, struct index *x, uint64_t bucket,
                      struct span key, const struct upload_id *id,
                      struct upload_entry *out, struct errbuf *eb) MUST_CHECK;
-/* Ask for the upload first: parts of one that has ended may be met until the index has swept them. */
+/* Find the upload first: parts of an ended upload stay until the index has swept them. */
 enum err find_part(struct memtable *t, struct index *x, const struct upload_id *id,
                    uint32_t number, struct part_entry *out, struct errbuf *eb) MUST_CHECK;
 /* out->key lies in `key`, which has room for STORE_KEY_MAX bytes. */

@@ -118,7 +118,7 @@ index_lists_all(const struct index *x, struct errbuf *eb)
     return index_is_hiding(x)
                ? err_set(eb, ERR_CORRUPT,
                          "the index of disk \"%s\" is damaged, and what it lists may not "
-                         "be all (the next start makes it anew)",
+                         "be all (the next start rebuilds it)",
                          rt_dir_path(x->options.dir))
                : ERR_OK;
 }
@@ -241,7 +241,7 @@ open_tables(struct open_job *j)
     return rc;
 }
 
-/* What the meta entry says; and where LMDB's map lies, which it tells nobody. */
+/* Reads the meta entry, and finds where LMDB's map lies, which LMDB does not say. */
 static enum index_state
 index_check_state(struct open_job *j)
 {
@@ -319,7 +319,7 @@ index_open_work(void *arg)
         index_set_proven(j->x, j->fresh);
         index_opened(j->x);
     } else {
-        if (j->rc != 0) /* whatever the meta entry says: a table behind it is damaged */
+        if (j->rc != 0) /* whatever the meta entry says: a table is damaged */
             j->state = INDEX_BAD;
         if (j->txn != NULL)
             mdb_txn_abort(j->txn);
@@ -351,7 +351,7 @@ file_bytes(struct index *x, uint64_t *out, struct errbuf *eb)
     return rc;
 }
 
-/* A disk that left because of its index takes this word of it all the same. */
+/* A disk that left because of its index still accepts these writes. */
 static void
 index_release(struct index *x)
 {
@@ -367,7 +367,7 @@ remove_files(struct index *x, struct errbuf *eb)
     if (rc != ERR_OK && rc != ERR_NOT_FOUND)
         return rc;
     rc = rt_dir_unlink(x->dir, "lock.mdb", eb);
-    if (rc == ERR_OK || rc == ERR_NOT_FOUND) /* after what it speaks of */
+    if (rc == ERR_OK || rc == ERR_NOT_FOUND) /* after the file that it marks */
         rc = rt_dir_unlink(x->dir, MARK, eb);
     x->marked = false;
     return rc == ERR_NOT_FOUND ? ERR_OK : rc;
@@ -376,7 +376,7 @@ remove_files(struct index *x, struct errbuf *eb)
 void
 index_mark_bad(struct index *x)
 {
-    static const char text[] = "The index was found to be damaged: it is made anew.\n";
+    static const char text[] = "The index is damaged: the next start rebuilds it.\n";
     struct errbuf eb = {0};
 
     if (x->marked || !atomic_load(&x->bad) || x->options.read_only)
@@ -390,7 +390,7 @@ index_mark_bad(struct index *x)
     x->not_marked_told = !x->marked;
 }
 
-/* Without it what is not in memory is waited for by the pool. */
+/* Without the file the pool waits for pages that are not in memory. */
 static void
 open_pages(struct index *x)
 {
@@ -402,7 +402,7 @@ open_pages(struct index *x)
             L_TEXT("path", rt_dir_path(x->dir)), L_TEXT("error", eb.text));
 }
 
-/* Opens what is there, or makes it anew. */
+/* Opens the present file, or makes a new one. */
 static enum err
 index_try_open(struct index *x, bool fresh, enum index_state *state, struct errbuf *eb)
 {
@@ -466,7 +466,7 @@ index_open_folder(struct index *x, struct errbuf *eb)
     return rc;
 }
 
-/* What was found is of no use: empty now. */
+/* The present index is of no use: begins with an empty one. */
 static enum err
 index_start_empty(struct index *x, enum index_state found, struct errbuf *eb)
 {
@@ -544,7 +544,7 @@ index_reset(struct index *x, struct errbuf *eb)
     return index_try_open(x, true, &state, eb);
 }
 
-/* The next open finds none, and it is rebuilt. A disk that is gone has its own reasons. */
+/* The next open finds none, and replay rebuilds it. */
 static void
 discard(struct index *x)
 {

@@ -1,18 +1,18 @@
-/* index: LMDB, ordered keys to entries; follows the logs and may be lost. docs/formats.md, section "index".
+/* index: the ordered map from keys to entries behind the memtable, in LMDB. It follows the write-ahead logs and may be lost: replay
+ * rebuilds it. docs/formats.md, section "index".
  *
- * One environment a disk. A loop keeps one read transaction, renewed for each call and reset before it returns:
- * nothing is held over a switch, what is found is copied out. While the file is resident (populated in the
- * background, within memory_bytes) reads run on the loop. Beyond that a look-up first asks for each page on its way whether
- * it is in memory (index_resident.h), has the engine read what is not, and runs on the loop; the rest goes to the pool. So
- * does an index whose pages the kernel took back. One writer: one
- * batch, one durable commit, from begin to commit in one job of the pool.
+ * Reading: each loop keeps one read transaction, renewed for each call and reset before the call returns, so nothing is held over a
+ * switch and results are copied out. While all of the file is in memory (index_memory.c) reads run on the loop. Otherwise a lookup
+ * checks each page on its way before it touches it (index_resident.h), lets the engine read a missing one, and then runs on the
+ * loop; all other reads go to the pool.
  *
- * A entry whose sum is wrong is ERR_CORRUPT and makes the index bad: it goes on, remembers that with the next batch
- * or when it is closed, and is rebuilt at the next open. Where entries may be hidden by the damage (a page that is none, a entry
- * under a key that is not its own) what it does not have is ERR_CORRUPT from then on, and never ERR_NOT_FOUND. A fault under the map (SIGBUS; SIGSEGV of damaged pages) and a commit that failed are ERR_IO
- * and end it: from then on every call is ERR_IO.
+ * Writing: one writer. index_apply() brings a batch of frozen memtable runs in, in one durable transaction on the pool.
  *
- * Fibers: any loop reads; index_apply() on the disk's owner loop.
+ * Damage: an entry with a wrong sum is ERR_CORRUPT and makes the index bad: it stays in use and is rebuilt at the next open. If
+ * damage may hide entries (a broken page, an entry under another key), the index is hiding: what it lacks is ERR_CORRUPT, never
+ * ERR_NOT_FOUND. A fault under the map (SIGBUS, SIGSEGV) and a failed commit end the index: every later call is ERR_IO.
+ *
+ * Fibers: any loop reads; index_apply() runs on the owner loop of the disk.
  */
 #pragma once
 #include "rt/file.h"
@@ -25,7 +25,7 @@ struct health;
 
 struct index;
 
-/* A place in the log of a class: everything before it is checkpoint. */
+/* A position in the write-ahead log of a class. Of a checkpoint: the index covers everything before it. */
 struct wal_position {
     uint64_t generation; /* of the segment */
     uint64_t batch;      /* number of the last commit batch before it */
@@ -43,13 +43,13 @@ struct index_options {
     uint64_t map_bytes;    /* 0: 64 GiB, sparse, fixed while open */
     uint64_t memory_bytes; /* 0: 1 GiB: a larger index is read by the pool */
     unsigned workers;      /* threads that may read beside the loops; 0: 256 */
-    /* Nothing is changed, not even what is of no use. The caller holds the disk's lock. */
+    /* Changes nothing, not even an index that is of no use. The caller holds the lock of the disk. */
     bool read_only;
-    /* What is there is known to be of no use, and not looked at. */
+    /* Discards the present index without reading it. */
     bool discard;
-    /* Else they end in the index: there is nobody else who could hold the key. */
+    /* Keeps tombstones for other replicas; without it no other disk can hold the key. */
     bool keep_tombstones;
-    struct health *health; /* is told of faults; NULL is fine */
+    struct health *health; /* counts faults; NULL is fine */
 };
 enum index_state {
     INDEX_GOOD,
@@ -58,82 +58,77 @@ enum index_state {
     INDEX_BAD,     /* marked, unreadable, or shorter than it says: emptied */
 };
 
-/* *checkpoint is zero unless INDEX_GOOD; read only and not good: *out is NULL. Whether a good
- * one is older than its logs reach back is for the caller to judge: then index_reset(). May
- * switch. */
+/* *checkpoint is zero unless INDEX_GOOD. Read-only and not good: *out is NULL. A good index may be older than the oldest log:
+ * the caller checks that and calls index_reset(). May switch. */
 enum err index_open(const struct index_options *o, struct index **out,
                     enum index_state *state, struct index_checkpoint *checkpoint,
                     struct errbuf *eb) MUST_CHECK;
-/* While logs are replayed nobody else waits for the loop: reads stay on it, however large the index is. */
+/* During replay no request waits for the loop: reads stay on it, however large the index is. */
 void index_replaying(struct index *x, bool yes);
-/* Throws everything away. Nobody else uses it meanwhile. May switch. */
+/* Empties the index. No other call may run meanwhile. May switch. */
 enum err index_reset(struct index *x, struct errbuf *eb) MUST_CHECK;
-/* What never was in memory, or was away from it long enough, comes in behind the caller, a piece at a time, where it may. To be
- * called now and then. Owner loop. */
+/* Brings the index into memory behind the caller, a piece at a time: what was never there, or was reclaimed long enough ago. Called
+ * now and then. Owner loop. */
 void index_populate_behind(struct index *x);
-/* From now on no more of it comes in than the piece that is on its way. Owner loop. */
+/* Ends that after the piece that is being read. Owner loop. */
 void index_will_close(struct index *x);
-/* And that one is waited for. Owner loop, as nothing else of the closing needs to be; may switch. */
+/* The same, and waits for that piece. Owner loop; may switch. */
 void index_end_populating(struct index *x);
 void index_close(struct index **xp); /* May switch. */
-/* Writes the index of a disk that nobody has open anew, without free pages. On an error what was there stands. May
- * switch. */
-enum err index_compact(struct rt_dir *disk, struct errbuf *eb) MUST_CHECK;
 
-/* The batch and the position it reaches to, in one durable commit. On an error nothing of it is in the index.
+/* Applies the batch and its checkpoint in one durable transaction. On an error nothing of it is in the index. Owner loop.
  * May switch. */
 enum err index_apply(struct index *x, const struct frozen_runs *b,
                      const struct index_checkpoint *checkpoint,
                      struct errbuf *eb) MUST_CHECK;
 
-/* One that is bad is marked as such by a file beside it, once, so that no start believes it again, without a write to what is
- * damaged. Owner loop; may switch. */
+/* Marks a bad index by a file beside it, once, so that no later start uses it. Writes nothing to the damaged file. Owner loop;
+ * may switch. */
 void index_mark_bad(struct index *x);
 
-/* What a look-up that may not wait would have waited for; before it: what has come since the last time. */
+/* The page that a lookup without waiting needs; before the lookup: the page that was read since the last try. */
 struct index_want {
-    bool known; /* a page that index_page_begin() brings in */
+    bool known; /* index_page_begin() reads `page` */
     uint64_t page;
 };
-/* Copies the coded value of a key to `value` (VALUE_CODED_MAX bytes). ERR_NOT_FOUND. May switch while the index
- * is not resident; with `want` it does not, and that is ERR_BUSY. */
+/* Copies the coded value of a key to `value` (VALUE_CODED_MAX bytes). ERR_NOT_FOUND. May switch while the index is not resident;
+ * with `want` it returns ERR_BUSY instead. */
 enum err index_find(struct index *x, enum table table, uint64_t bucket, struct span key,
                     struct index_want *want, unsigned char *value, size_t *len,
                     struct errbuf *eb) MUST_CHECK;
-/* Brings a page into memory, then the caller looks again. `reading` as rt_read_begin() has it, which this is; *buf is of no use, and
- * the caller's to drop. False: nothing has begun. */
+/* Begins to read a page into the page cache (rt_read_begin()); afterwards the caller looks up again. The content of *buf means nothing; the
+ * caller drops it. False: nothing has begun. */
 bool index_page_begin(struct index *x, uint64_t page, struct iobuf **buf,
                       struct rt_async_read *reading);
-/* Of a key of an object that is missing: are the entries beside its place what they should be? A key of which a bit changed
- * stands beside where it should, so this is how its entry, once hidden, is found out: ERR_CORRUPT. ERR_EXISTS: it is there
- * by now, or is a tombstone. Keys of more than one layer are not looked at. May switch while
- * the index is not resident. */
+/* Checks a lookup that found no object: are the two entries beside the place of the key intact, and on both sides of it? A key with a
+ * flipped bit hides its entry, and stands beside its place: ERR_CORRUPT. ERR_EXISTS: the key is there by now, or is a tombstone. Keys
+ * of more than one layer are not checked. May switch while the index is not resident. */
 enum err index_near(struct index *x, uint64_t bucket, struct span key,
                     struct errbuf *eb) MUST_CHECK;
 /* Like memtable_scan(). May switch while the index is not resident. */
 enum err index_scan(struct index *x, const struct scan *s, struct arena *a,
                     struct page *out, struct errbuf *eb) MUST_CHECK;
 #ifdef FB_TEST_HOOKS
-extern _Atomic uint64_t index_entries_walked; /* by all scans: what a page costs */
+extern _Atomic uint64_t index_entries_walked; /* by all scans */
 #endif
 
-/* Payload bytes of a segment as far as the index covers. `living` is exact, and at least one for everything that names
- * a place in it: where it is 0 the segment is of no use. `dead` knows nothing of what came and went within one batch. ERR_NOT_FOUND: it never heard of the segment. */
+/* Payload bytes of a segment, as far as the index covers. `living` is exact, and at least one for each entry that names a place in the
+ * segment: at 0 the segment is garbage. `dead` lacks what came and went within one batch. ERR_NOT_FOUND: no entry ever named it. */
 struct index_segment {
     int64_t living, dead;
 };
 enum err index_segment(struct index *x, enum store_class class, uint32_t segment,
                        struct index_segment *out, struct errbuf *eb) MUST_CHECK;
 
-/* All of them, in order, as index_segment() would tell. `on_segment` runs after the transaction. May switch. */
+/* All segments, in order. `on_segment` runs after the transaction. May switch. */
 enum err index_segments(struct index *x,
                         void (*on_segment)(void *arg, enum store_class class,
                                            uint32_t segment,
                                            const struct index_segment *seen),
                         void *arg, struct errbuf *eb) MUST_CHECK;
 
-/* Objects of a bucket and their bytes, as far as the index covers: all buckets that have any, in order. `on_usage` runs
- * after the transaction. */
+/* Objects and bytes of all buckets that have any, in order, as far as the index covers. `on_usage` runs after the transaction. May
+ * switch. */
 struct index_usage {
     uint64_t bucket;
     int64_t objects, bytes;
@@ -166,23 +161,23 @@ void index_prove_end(struct index *x);
 extern uint32_t index_prove_piece;  /* leaves of one */
 extern uint64_t index_probe_all_of; /* bytes: a larger index is not small */
 #endif
-/* Is it known that the index says what was written last? One that was made anew, or that the start has read as a whole, is. What
- * is not proven may be asked, but nothing is given back because it knows of no use for it. Any thread. */
+/* Is the index verified? A new one is, and one that a start or a scrub has read as a whole. An unverified index answers lookups, but
+ * its word frees no space. Any thread. */
 enum store_index index_trust(const struct index *x);
 
-/* ERR_CORRUPT while entries may be hidden: what it lists may not be all. Any thread. */
+/* ERR_CORRUPT while entries may be hidden: a listing may lack some. Any thread. */
 enum err index_lists_all(const struct index *x, struct errbuf *eb) MUST_CHECK;
 
 bool index_is_bad(const struct index *x); /* any thread */
-void index_set_bad(
-    struct index *x); /* a reader found a entry that its body contradicts */
+/* A reader found an entry that contradicts its body. Any thread. */
+void index_set_bad(struct index *x);
 bool index_is_hiding(const struct index *x);
-void index_set_hiding(
-    struct index *x); /* the same, and the entry may stand under a wrong key */
+/* The same, and the entry may stand under a wrong key. Any thread. */
+void index_set_hiding(struct index *x);
 struct index_stat {
     uint64_t objects;    /* living entries */
     uint64_t used_bytes; /* of the file */
     bool resident;
-    uint64_t pages_proven, pages_to_prove; /* of the last proof; about */
+    uint64_t pages_proven, pages_to_prove; /* of the last verification; about */
 };
 void index_stat(struct index *x, struct index_stat *out);

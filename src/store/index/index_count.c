@@ -9,7 +9,6 @@
 
 /* ---- the tally, and pairs by their key ---- */
 
-/* `before`: what stands there, NULL where nothing does. */
 int
 index_put_pair(struct index_writer *w, unsigned db, MDB_val *key, const MDB_val *before,
                MDB_val *value)
@@ -98,7 +97,7 @@ index_count_older(struct index_writer *w, const struct entry *entry, bool comes)
     count_apart(w, entry, class, comes ? RECORD_WEIGHT : -RECORD_WEIGHT);
 }
 
-/* `before` NULL: there was none. A entry that only changed its flags or metadata stays where it is. */
+/* `before` NULL: there was none. An entry that only changed its flags or metadata stays where it is. */
 void
 index_count_change(struct index_writer *w, const struct entry *before,
                    const struct entry *after)

@@ -19,22 +19,22 @@ struct slice {
 };
 
 struct index_decoder {
-    /* Whoever fills a slice. */
+    /* Of the thread that fills a slice. */
     struct run_walk walk;
     struct slice *slices; /* owned; `room` of them, a ring */
     uint32_t room;
 
-    /* Whoever asks. */
-    struct slice *now; /* being given out; NULL: none */
+    /* Of the writer. */
+    struct slice *now; /* being read; NULL: none */
     uint32_t next;
 
-    /* Any of the two, holding the lock. */
+    /* Of both threads, holding the lock. */
     struct lock lock;
     pthread_cond_t changed;
     uint32_t filled, emptied; /* slices so far */
     bool filling;             /* one of the two fills the next slice */
-    bool asker_waits;
-    bool asking, ended, over; /* over: all is filled */
+    bool writer_waits;
+    bool writing, ended, over; /* over: all is filled */
 };
 
 bool
@@ -100,7 +100,7 @@ decoder_fill_next(struct index_decoder *a)
     a->filling = false;
     a->over = s->count < SLICE;
     a->filled++;
-    if (a->asker_waits)
+    if (a->writer_waits)
         pthread_cond_broadcast(&a->changed);
 }
 
@@ -111,7 +111,7 @@ index_decoder_help(struct index_decoder *a)
     while (!a->ended && !a->over) {
         if (!a->filling && a->filled - a->emptied < a->room)
             decoder_fill_next(a);
-        else if (!a->asking)
+        else if (!a->writing)
             break;
         else
             lock_wait(&a->lock, &a->changed); /* until there is room for several */
@@ -132,13 +132,13 @@ decoder_take_slice(struct index_decoder *a)
             pthread_cond_broadcast(&a->changed);
     }
     while (a->filled == a->emptied && !a->over) {
-        a->asker_waits = a->filling;
+        a->writer_waits = a->filling;
         if (a->filling)
             lock_wait(&a->lock, &a->changed);
         else
             decoder_fill_next(a);
     }
-    a->asker_waits = false;
+    a->writer_waits = false;
     if (a->filled != a->emptied)
         s = &a->slices[a->emptied % a->room];
     lock_release(&a->lock);
@@ -149,7 +149,7 @@ void
 index_decoder_begin(struct index_decoder *a)
 {
     lock_acquire(&a->lock);
-    a->asking = true;
+    a->writing = true;
     lock_release(&a->lock);
 }
 

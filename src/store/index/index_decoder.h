@@ -1,7 +1,7 @@
-/* index_decoder: what a batch brings, in the order of the index and taken apart, a slice at a time: by a second thread of the
- * pool while the first one hands the slice before to LMDB, or by that one itself where nobody helps.
+/* index_decoder: merges the runs of a batch in index order and decodes their entries, a slice at a time. A second thread of the pool (the
+ * helper) does this while the writer hands the slice before to LMDB; without a helper the writer does both.
  *
- * One thread asks, one may help; both only between new and free.
+ * One writer, at most one helper; both only between new and free.
  */
 #pragma once
 #include "store/index/memtable.h"
@@ -10,22 +10,22 @@
 
 struct decoded_entry {
     struct coded_entry e; /* borrows from the batch */
-    struct entry entry;   /* of an object: what e.value says */
-    bool bad;             /* it says nothing */
+    struct entry entry;   /* of an object: e.value, decoded */
+    bool bad;             /* e.value cannot be decoded */
 };
 
 struct index_decoder;
 /* The batch, whose runs are finished, outlives it. */
 struct index_decoder *index_decoder_new(const struct frozen_runs *b);
 void index_decoder_free(struct index_decoder **ap);
-/* Is there enough to do for two? */
+/* Are there enough entries for two threads? */
 bool index_decoder_is_worth_help(const struct frozen_runs *b);
 
-/* The asker has a thread: from now on he who helps may wait for him. */
+/* The writer has a thread: from now on the helper may wait for it. */
 void index_decoder_begin(struct index_decoder *a);
-/* The next one, good until the next call; NULL: that was all. */
+/* The next entry, valid until the next call; NULL: the end. */
 const struct decoded_entry *index_decoder_next(struct index_decoder *a);
-/* Nothing more is asked for: whoever helps may go. Twice is fine. */
+/* The writer needs no more: the helper may end. Twice is fine. */
 void index_decoder_end(struct index_decoder *a);
-/* Until it is ended; never waits for an asker that has not begun. */
+/* The helper. Returns when all is decoded or the writer has ended; never waits for a writer that has not begun. */
 void index_decoder_help(struct index_decoder *a);

@@ -10,7 +10,7 @@
 #include "rt/loop.h"
 #include "rt/sync.h"
 
-/* The databases of the environment; the first ones are the tables. */
+/* The databases of the environment: the tables first. */
 enum index_db {
     DB_SPACES = TABLES_, /* be64 bucket -> be32 space | be32 sum */
     DB_SEGMENTS, /* u8 class | be32 segment -> be64 living | be64 dead | be32 sum */
@@ -20,18 +20,16 @@ enum index_db {
 };
 extern const char *const index_db_names[DBS_];
 #define INDEX_FOLDER "index"
-#define INDEX_FREE_TABLE                                                                 \
-    0 /* LMDB's own: lists of free pages, each begins with how many it names */
 #define NO_DBI                                                                           \
-    0 /* read only: a table that is not there is an empty one. LMDB's own are 0 and 1 */
+    0 /* read-only: a missing table counts as empty. LMDB's own tables are 0 and 1 */
 
-/* All pairs of all databases but `meta`: how many, and the sum of their sums, which asks for no order. */
+/* All pairs of all databases but `meta`: their number and the sum of their sums, in any order. */
 struct index_tally {
     uint64_t pairs, sum;
 };
 uint64_t index_pair_sum(unsigned db, const MDB_val *key, const MDB_val *value);
 
-/* The meta entry. Written with every batch. */
+/* The meta entry, written with every batch. */
 struct index_meta {
     uint8_t disk_id[16];
     bool bad;            /* to be rebuilt at the next open */
@@ -67,7 +65,7 @@ struct index_proof {
     struct index_tally counted;
 };
 
-/* Spaces of buckets never change, so a loop remembers some; and of pages that lead to leaves, for a while, that they were in memory. */
+/* What a loop remembers: some spaces of buckets, which never change; and, for a short while, that a page was in memory. */
 #define SPACE_CACHE 64u
 #define HERE_CACHE  1024u
 struct index_reader {
@@ -92,7 +90,7 @@ struct index {
     const void *map;
     size_t map_len, page_bytes;
     struct rt_file *
-        pages; /* owned: data.mdb, through which pages come into memory. NULL: none was to be had */
+        pages; /* owned: data.mdb, to read pages into memory. NULL: it could not be opened */
     unsigned loops;
 
     struct index_reader *readers; /* each only by its loop */
@@ -100,27 +98,27 @@ struct index {
     /* Any thread. */
     _Atomic bool bad, dead, resident, replaying;
     _Atomic uint64_t
-        away_ns; /* when it was seen that what was resident is not; 0: it is, or never was */
+        away_ns; /* when the kernel was seen to have reclaimed pages; 0: it has not */
     _Atomic unsigned times_away;
-    _Atomic bool faulted; /* dead for what its pages are */
-    _Atomic bool hiding;  /* damaged, and entries may be out of reach */
-    _Atomic bool proven; /* all of it was read since it was opened, or it was made anew */
+    _Atomic bool faulted; /* dead because of its pages */
+    _Atomic bool hiding;  /* damaged, and searches may miss entries */
+    _Atomic bool proven;  /* verified since it was opened, or new */
     _Atomic uint64_t used_bytes, objects, pages_proven, pages_to_prove;
 
     /* One job at a time: open, apply. */
     struct index_meta meta;
     struct index_proof proof;
-    unsigned char done_at[16]; /* how far the sweep of completed uploads has come */
+    unsigned char done_at[16]; /* where the next sweep of completed uploads begins */
 
     /* Owner loop. */
-    bool populating;       /* a fiber brings it into memory, a piece at a time */
-    bool populate_no_more; /* nobody has a use for that: it will be closed */
-    bool marked;           /* as bad, for the next start */
+    bool populating;       /* a fiber reads it into memory, a piece at a time */
+    bool populate_no_more; /* the index will be closed */
+    bool marked;           /* as bad, by a file */
     bool not_marked_told;
-    struct rt_cond populated; /* a piece is there, or it ended */
-    struct rt_sem turn;       /* whoever writes, or proves a piece */
+    struct rt_cond populated; /* a piece was read, or populating ended */
+    struct rt_sem turn;       /* a batch, or a piece of verification */
 
-    /* How much of the map is in memory. While it is resident of the job that writes, else of the owner loop. */
+    /* How much of the map is in memory. Belongs to the writing job while the index is resident, else to the owner loop. */
     uint64_t populated_bytes;
 };
 
@@ -128,30 +126,29 @@ struct index {
  * guard. */
 int index_env_open(const char *path, unsigned flags, uint64_t map_bytes, unsigned readers,
                    MDB_env **env);
-/* Runs fn under a guard over the map. A fault, or an index that is dead already: false. */
+/* Runs fn under a guard over the map. False: a fault, or the index is dead already. */
 bool index_guard(struct index *x, void (*fn)(void *arg), void *arg);
-/* What a code of LMDB means to the caller; damage is remembered in x. */
+/* The error for a code of LMDB; records damage in x. */
 enum err index_code(struct index *x, int rc, const char *what, struct errbuf *eb);
 
-/* index_memory.c. Opened: how large it is; a small one comes into memory. After a commit: the same; where all of it is in memory, what
- * is new, too. Both block. */
+/* index_memory.c. index_opened() learns the size and reads a small index into memory; index_grown() does the same after a commit, for the
+ * new pages of a resident index. Both block: on a worker. */
 void index_opened(struct index *x);
 void index_grown(struct index *x);
-/* What was resident is not: the kernel took pages back. */
+/* The kernel has reclaimed pages of a resident index. Any thread. */
 void index_is_absent(struct index *x);
-/* Until that is over, or `stop`, where there is one. Owner loop; may switch. */
+/* Waits until populating ends, or `stop` (NULL is fine). Owner loop; may switch. */
 void index_wait_populated(struct index *x, const _Atomic bool *stop);
 void index_set_proven(struct index *x, bool yes);
 void index_turn_acquire(struct index *x); /* owner loop; may switch */
 void index_turn_release(struct index *x);
 #ifdef FB_TEST_HOOKS
 extern uint32_t index_populate_at_once, index_populate_piece; /* bytes */
-extern void (*index_on_populate)(
-    void); /* on a worker, before each piece; NULL: nothing */
+extern void (*index_on_populate)(void); /* on a worker, before each piece; NULL is fine */
 #endif
 
-/* A value under a key of exactly KEY_LAYER_BYTES can hold a entry, the space of the layer behind it, or both;
- * shorter keys have a entry only. */
+/* A value under a key of exactly KEY_LAYER_BYTES holds an entry, the space of the layer behind it, or both; shorter keys hold an entry
+ * only. */
 struct index_cell {
     struct span entry; /* empty: none */
     uint32_t layer;    /* 0: none */

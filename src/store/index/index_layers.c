@@ -1,4 +1,4 @@
-/* Where a entry goes in the index: keys in layers, and the two cursors by which most writes need no search. */
+/* Where an entry goes in the index: keys in layers, and the two cursors by which most writes need no search. */
 #include "store/index/index_internal.h"
 #include "store/index/index_writer.h"
 #include "store/record/keys.h"
@@ -39,7 +39,7 @@ index_append_put(struct index_writer *w, enum table table, MDB_val *key, MDB_val
     return rc == 0 ? mdb_cursor_put(a->cursor, key, value, MDB_APPEND) : rc;
 }
 
-/* What is written without the cursor may move the end of the table, which it takes for known. */
+/* A write without the cursor may move the end of the table. */
 static void
 append_pause(struct index_writer *w)
 {
@@ -92,7 +92,7 @@ static int
 layer_del(struct index_writer *w, enum table table, MDB_val *key)
 {
     append_pause(w);
-    if (table == TABLE_OBJECTS) /* pages may join: nobody stands on one meanwhile */
+    if (table == TABLE_OBJECTS) /* pages may join: no cursor may stand on one */
         objects_close(w);
     return mdb_del(w->txn, w->x->dbi[table], key, NULL);
 }
@@ -158,7 +158,6 @@ load_step(struct index_writer *w, enum table table, uint32_t space, struct span 
     return 0;
 }
 
-/* Writes the step as it stands, or removes what has neither entry nor layer. */
 int
 index_store_step(struct index_writer *w, enum table table, struct index_step *s)
 {
@@ -181,7 +180,6 @@ index_store_step(struct index_writer *w, enum table table, struct index_step *s)
     return gone ? layer_del(w, table, &key) : index_put(w, table, &key, &value, 0);
 }
 
-/* Goes down to the last layer; makes layers that are missing. MDB_NOTFOUND: not there and not made. */
 int
 index_go_down(struct index_writer *w, enum table table, const struct coded_entry *e,
               bool make, struct index_path *p)
@@ -207,7 +205,6 @@ index_go_down(struct index_writer *w, enum table table, const struct coded_entry
     return rc;
 }
 
-/* A layer in which nothing is left goes, and so do the layers above it. */
 int
 index_go_up(struct index_writer *w, enum table table, struct index_path *p)
 {

@@ -40,8 +40,8 @@ fits_memory(const struct index *x)
     return atomic_load(&x->used_bytes) <= x->options.memory_bytes;
 }
 
-/* The last pages may be free ones that were never written: then the file ends before them, the kernel refuses these, and
- * nobody reads them. */
+/* The last pages may be free ones that were never written: then the file ends before them and the kernel refuses them; no reader needs
+ * them. */
 static void
 populate_fetch(struct index *x)
 {
@@ -83,7 +83,7 @@ index_replaying(struct index *x, bool yes)
         atomic_store(&x->resident, yes);
 }
 
-/* For a while nobody brings it in again. */
+/* For a while it is not read in again. */
 static void
 memory_is_reclaimed(struct index *x)
 {
@@ -138,7 +138,7 @@ populate_piece_work(void *arg)
     p->rc = rt_map_populate((const char *)p->x->map + p->from, p->len);
 }
 
-/* A batch may have made it too large just now, on another thread: whoever comes second sees that. */
+/* A batch on another thread may have made it too large just now: the later of the two sees that. */
 static void
 is_all_here(struct index *x)
 {

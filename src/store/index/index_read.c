@@ -159,7 +159,7 @@ index_find(struct index *x, enum table table, uint64_t bucket, struct span key,
     if (rc == ERR_NOT_FOUND && index_is_hiding(x))
         return err_set(eb, ERR_CORRUPT,
                        "the index is damaged: what it lacks may be there all the same "
-                       "(the next start makes it anew)");
+                       "(the next start rebuilds it)");
     return rc;
 }
 
@@ -172,7 +172,7 @@ struct near {
     bool met; /* the key stands beside the place to which a search for it comes */
 };
 
-/* A entry under a key that is not its own has a wrong sum. One of another space is not known whose it is. */
+/* An entry under a key that is not its own has a wrong sum. One of another space is not known whose it is. */
 static bool
 pair_is_valid(const struct near *n, const MDB_val *key, const MDB_val *value)
 {

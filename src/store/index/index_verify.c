@@ -26,6 +26,8 @@
 #include "store/index/index_internal.h"
 
 #define FIRST_PAGE 2u /* behind LMDB's two meta pages */
+#define FREE_TABLE                                                                       \
+    0 /* LMDB's own: lists of free pages, each begins with how many it names */
 
 /* Leaves of one piece: a millisecond, and as many reads of the disk where they are not in memory. */
 #ifndef FB_TEST_HOOKS
@@ -129,7 +131,7 @@ static bool
 read_free_pages(struct index_verify *v)
 {
     MDB_val key, list;
-    int rc = mdb_cursor_open(v->txn, INDEX_FREE_TABLE, &v->cursor);
+    int rc = mdb_cursor_open(v->txn, FREE_TABLE, &v->cursor);
 
     for (unsigned op = MDB_FIRST; rc == 0; op = MDB_NEXT) {
         rc = mdb_cursor_get(v->cursor, &key, &list, (MDB_cursor_op)op);

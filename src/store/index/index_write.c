@@ -361,7 +361,7 @@ apply_guarded(void *arg)
         return;
     }
     w->rc = mdb_txn_commit(w->txn);
-    /* A sync that failed is final: nobody knows what of it is on the disk. */
+    /* A failed sync is final: what of it is on the disk is unknown. */
     if (w->rc == 0 || w->rc == MDB_MAP_FULL || w->rc == ENOSPC)
         return;
     health_index_commit(w->x->options.health, w->rc);

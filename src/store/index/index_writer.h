@@ -1,4 +1,4 @@
-/* index_writer: what one batch needs while it is written to the index, in one job of the pool: index_write.c takes its entries,
+/* index_writer: the state of one batch while a job of the pool writes it to the index. index_write.c applies its entries,
  * index_layers.c finds and keeps their places, index_count.c counts what they change.
  */
 #pragma once
@@ -29,13 +29,13 @@ struct index_path {
     unsigned count;
 };
 
-/* A table that was empty when the batch began takes keys in ascending order without a search: what is behind all that it
- * has is not there yet, and goes to the end of its last page. */
+/* A table that was empty when the batch began takes ascending keys without a search: a key behind all others is new, and goes to the end
+ * of the last page. */
 struct index_append {
     bool on;
     unsigned char last[KEY_CODED_MAX]; /* no key of the table is larger */
     size_t len;
-    /* At the table's end; NULL once somebody else has written. Ends with the transaction. */
+    /* At the end of the table; NULL after a write without it. Ends with the transaction. */
     MDB_cursor *cursor;
 };
 
@@ -44,8 +44,8 @@ struct index_writer {
     struct index *x;
     const struct frozen_runs *batch;
     struct index_append append; /* of the objects */
-    /* In the objects, where the key before is or would be: keys come in order, so the next one is mostly on the same page,
-     * to which nothing has to be gone down. NULL: not open. Ends with the transaction. */
+    /* In the objects, at the place of the key before. Keys come in order, so the next one is mostly on the same page and needs no search
+     * from the root. NULL: not open. Ends with the transaction. */
     MDB_cursor *at;
     /* Owned, and freed outside the guard. */
     struct index_decoder *decoder;
@@ -67,7 +67,7 @@ struct index_writer {
     int rc;
 };
 
-/* A pair that goes or comes, and whether the proof at hand counted it, or will. */
+/* A pair goes or comes. If it lies before the place of a verification under way, that has counted it: its count is corrected. */
 static inline void
 index_tally_goes(struct index_writer *w, unsigned db, const MDB_val *key, uint64_t sum)
 {
@@ -90,7 +90,7 @@ index_tally_comes(struct index_writer *w, unsigned db, const MDB_val *key, uint6
     }
 }
 
-/* Does the entry refer to a place of its own: a record of a log, a body, a manifest? */
+/* Does the entry name a place: a log record, a body, a manifest? */
 static inline bool
 index_has_place(const struct entry *entry)
 {
@@ -105,15 +105,14 @@ index_class_of(const struct entry *entry)
 
 /* ---- index_count.c ---- */
 
-/* A pair of a small table, counted in the tally. `before`: what stands there, NULL where nothing does. LMDB's codes, as all
- * of these. */
+/* A pair of a small table, counted in the tally. `before`: the present value, or NULL. Returns a code of LMDB, as all of these do. */
 int index_put_pair(struct index_writer *w, unsigned db, MDB_val *key,
                    const MDB_val *before, MDB_val *value);
 int index_del_pair(struct index_writer *w, unsigned db, MDB_val *key,
                    const MDB_val *before);
 int index_del_at(struct index_writer *w, unsigned db, MDB_cursor *cursor,
                  const MDB_val *key, const MDB_val *value);
-/* What the batch changes: of segments, of buckets; written at its end. */
+/* Changes of segments and buckets; written at the end of the batch. */
 void index_count_segment(struct index_writer *w, enum store_class class, uint32_t segment,
                          int64_t living, int64_t dead);
 void index_count_older(struct index_writer *w, const struct entry *entry, bool comes);
@@ -137,10 +136,10 @@ int index_put(struct index_writer *w, enum table table, MDB_val *key, MDB_val *v
               unsigned flags);
 /* MDB_NOTFOUND: the bucket has none, and none is made. */
 int index_space_of(struct index_writer *w, uint64_t bucket, bool make, uint32_t *space);
-/* Writes the step as it stands, or removes what has neither entry nor layer. */
+/* Writes the step, or removes it if it has neither entry nor layer. */
 int index_store_step(struct index_writer *w, enum table table, struct index_step *s);
 /* Goes down to the last layer; makes layers that are missing. MDB_NOTFOUND: not there and not made. */
 int index_go_down(struct index_writer *w, enum table table, const struct coded_entry *e,
                   bool make, struct index_path *p);
-/* A layer in which nothing is left goes, and so do the layers above it. */
+/* Removes a layer that has become empty, and then those above it. */
 int index_go_up(struct index_writer *w, enum table table, struct index_path *p);

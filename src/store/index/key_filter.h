@@ -1,9 +1,8 @@
-/* key_filter: which keys the index and the memtable may hold. Most records of a log, and most PUTs, are of a new key; knowing that
- * from a few words of memory saves a look into every run of the memtable and one into LMDB.
+/* key_filter: a Bloom filter over the keys of index and memtable. Most log records, and most PUTs, are of a new key; a few words of
+ * memory then save a lookup in every run of the memtable and one in LMDB.
  *
- * "Not met" is always right once every key that was there has been added (key_filter_complete()); "met" may be wrong for one key
- * in some. Filled by the replay into an empty index, or from the index behind a start (key_filter_fill.h), and by whatever
- * changes an object. The loop of the disk only.
+ * After key_filter_complete() "absent" is always right; "present" is wrong for a small share of keys. Filled by a replay into an empty
+ * index, or from the index behind a start (key_filter_fill.h), and by every change of an object. Owner loop only.
  */
 #pragma once
 #include <stdbool.h>
@@ -15,8 +14,8 @@ struct key_filter *key_filter_new(uint64_t log_bytes);
 void key_filter_free(struct key_filter **kp); /* NULL is fine */
 void key_filter_add(struct key_filter *k, uint64_t hash);
 bool key_filter_maybe(const struct key_filter *k, uint64_t hash);
-/* It will be asked for soon. */
+/* Prefetches the word that key_filter_maybe() will read. */
 void key_filter_prefetch(const struct key_filter *k, uint64_t hash);
-/* From now on what was not added is not there. */
+/* All present keys are added: from now on a key that was not added does not exist. */
 void key_filter_complete(struct key_filter *k);
 bool key_filter_is_complete(const struct key_filter *k);

@@ -59,7 +59,7 @@ fill_is_worth_it(struct index *x)
     return stat.resident && stat.objects <= KEYS_MOST;
 }
 
-/* A entry's sum covers its key: under a damaged one another key would be learned, and the true one never. */
+/* An entry's sum covers its key: under a damaged one another key would be learned, and the true one never. */
 static enum err
 fill_add_page(struct key_filter_fill *f, const struct page *page)
 {

@@ -155,7 +155,7 @@ list_no_room(struct errbuf *eb, uint32_t max)
 
 /* ---- the three lists ---- */
 
-/* What a list is made of. `take` turns an coded_entry into item `at`: ERR_NOT_FOUND says that it is none (gone). */
+/* What a list is made of. `take` turns a coded entry into item `at`: ERR_NOT_FOUND says that it is none (gone). */
 struct listing {
     enum err (*take)(struct listing *l, const struct coded_entry *e, uint32_t at);
     struct arena *arena;

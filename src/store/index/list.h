@@ -1,6 +1,6 @@
 /* list: memtable and index as one ordered list, page by page. Nothing is held between pages or over a switch: a
- * page is copied out of the memtable, then out of the index, then merged as far as both reach. To skip a batch (a
- * delimiter) the caller seeks: it passes the first key behind the batch, inclusive.
+ * page is copied out of the memtable, then out of the index, then merged as far as both reach. To skip a group of keys (a
+ * delimiter) the caller seeks: it passes the first key behind the group, inclusive.
  *
  * Any loop. All may switch. Results lie in the arena; ERR_BUSY at its limit. */
 #pragma once
@@ -22,7 +22,7 @@ enum err list_objects(struct memtable *t, struct index *x, uint64_t bucket,
                       struct span after, bool inclusive, uint32_t max, struct arena *a,
                       struct store_entry **out, uint32_t *count, bool *more,
                       struct errbuf *eb) MUST_CHECK;
-/* The same, kept tombstones and markers too. As store_list_any(). */
+/* The same with markers and the tombstones that replicas need. As store_list_any(). */
 enum err list_objects_any(struct memtable *t, struct index *x, uint64_t bucket,
                           struct span after, bool inclusive, uint32_t max,
                           struct arena *a, struct store_entry **out, uint32_t *count,
@@ -64,8 +64,8 @@ enum err list_versions(struct memtable *t, struct index *x, uint64_t bucket,
                        uint32_t max, struct arena *a, struct store_version **out,
                        uint32_t *count, bool *more, struct errbuf *eb) MUST_CHECK;
 /* ---- all of them, one by one: list_each.c ----
- * What `fn` is told of lies in memory until it returns; it may switch. The first error ends the walk, and is its result. As they
- * were up to `page` of them ago: where each takes long, few at a time. */
+ * The arguments of `fn` are valid until it returns; it may switch. Its first error ends the walk and is the result. A page of `page`
+ * items is read at a time, so later items may be outdated: use small pages where `fn` takes long. */
 typedef enum err list_upload_fn(void *arg, const struct store_upload *u,
                                 struct errbuf *eb);
 enum err list_each_upload(struct memtable *t, struct index *x, uint64_t bucket,

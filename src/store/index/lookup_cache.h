@@ -1,8 +1,8 @@
-/* lookup_cache: entries that a loop looked up lately, so that a key which is asked for again costs neither memtable nor index.
+/* lookup_cache: entries that a loop looked up lately, so that a repeated lookup needs neither memtable nor index.
  *
- * Each loop has entries of its own, direct mapped by the hash of the key. All share counters, one for many keys: odd
- * while a change of such a key is on its way into the memtable, even otherwise. A entry is given out only while its counter
- * stands where it stood, even, before the entry was looked up; so nobody sees an old entry after anybody saw the new one.
+ * Each loop has its own entries, direct-mapped by the hash of the key. All loops share counters, one for many keys: odd while a
+ * change of such a key is being made visible, even otherwise. A cached entry is valid while its counter has the even value that it
+ * had before the lookup; so no loop sees an old entry after any loop saw the new one.
  *
  * Small plain objects have a table of their own.
  *

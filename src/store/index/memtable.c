@@ -137,7 +137,7 @@ memtable_count(const struct memtable *t)
 
 /* ---- merging ---- */
 
-/* So many of the last runs are to be one with r; 0: it stays beside them. Four of about one size are merged, so that each coded_entry is
+/* So many of the last runs are to be one with r; 0: it stays beside them. Four of about one size are merged, so that each coded entry is
  * copied once for four times as many; fewer where four would be too many entries. */
 static uint32_t
 await_merge(const struct memtable *t, const struct runs *old, const struct run *r,
@@ -158,7 +158,7 @@ await_merge(const struct memtable *t, const struct runs *old, const struct run *
     return n + 1 == JOIN_SERVED ? n : 0;
 }
 
-/* Served: few runs to look through, and each coded_entry is copied seldom. Takes r. */
+/* Served: few runs to look through, and each coded entry is copied seldom. Takes r. */
 static struct run *
 merge_last(const struct memtable *t, const struct runs *old, struct run *r,
            uint32_t *kept)
@@ -187,7 +187,7 @@ struct merge {
     struct run *out;
 };
 
-/* Replaying: eight of about one size, so that each coded_entry is copied once for eight times as many. */
+/* Replaying: eight of about one size, so that each coded entry is copied once for eight times as many. */
 static bool
 are_alike(const struct runs *rs, uint32_t first)
 {
@@ -321,7 +321,7 @@ gather_close(struct memtable *t)
     replace_runs(t, rs);
 }
 
-/* Here and current_runs: who asks can't wait for the pool. */
+/* On this loop, now: the caller cannot wait for the pool. */
 static void
 runs_finish_all(struct memtable *t)
 {
@@ -453,7 +453,7 @@ memtable_find(const struct memtable *t, enum table table, uint64_t bucket,
     return value->len > 0 ? MEMTABLE_HIT : MEMTABLE_DELETED;
 }
 
-/* Copies an coded_entry into the arena. */
+/* Copies a coded entry into the arena. */
 static bool
 page_keep(struct arena *a, const struct coded_entry *e, struct coded_entry *out)
 {
@@ -469,7 +469,7 @@ page_keep(struct arena *a, const struct coded_entry *e, struct coded_entry *out)
     return true;
 }
 
-/* A replay that looks through keys in their order: there is nobody but its loop. */
+/* A replay that reads keys in order: only its loop uses the memtable. */
 static const struct runs *
 runs_in_order(struct memtable *t)
 {

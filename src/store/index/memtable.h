@@ -1,12 +1,12 @@
-/* memtable: what is committed but not yet in the index: immutable sorted runs in memory, one a commit batch, merged
- * as they pile up.
+/* memtable: what is committed and not yet in the index: immutable sorted runs in memory, one for each commit batch, merged as they
+ * pile up.
  *
- * One fiber, on the disk's owner loop, fills runs and pushes them (the committer; before any other reader: the
- * replay). Any loop reads, without a lock: a reader takes the list of runs that is current, and what it was
- * given stays good until its next switch; old lists die by rt_retire().
+ * One fiber on the owner loop of the disk fills runs and pushes them: the committer, and before it the replay. Any loop reads,
+ * without a lock: a reader takes the current list of runs, and what it gets stays valid until its next switch; rt_retire() frees
+ * old lists.
  *
- * A lookup asks the memtable first and the index after it. Runs leave the memtable only when the index has them and a
- * new read transaction would see them: so nothing is ever in neither.
+ * A lookup asks the memtable first, then the index. Runs leave the memtable only when the index has them and a new read
+ * transaction sees them. So every change is in at least one of them.
  */
 #pragma once
 #include "base/arena.h"
@@ -18,18 +18,18 @@ struct run;
 
 struct memtable;
 struct memtable *memtable_new(void);
-void memtable_free(struct memtable **tp); /* nobody reads any more */
+void memtable_free(struct memtable **tp); /* no loop reads it any more */
 /* Takes the run (*rp becomes NULL) and makes it visible to every loop. Owner loop. */
 void memtable_push(struct memtable *t, struct run **rp);
-/* The replay has nobody who waits, and nobody else reads: what it changes is gathered, and put in order by the pool, a
- * hundred thousand keys at a time. Until told otherwise, by the same fiber, which may switch then. */
+/* During replay only the replay reads: its changes are gathered, and the pool sorts them, a hundred thousand keys at a time. The same
+ * fiber ends that with `false`, and may switch then. */
 void memtable_replaying(struct memtable *t, bool yes);
-/* While replaying: where changes may be added at once (run_gather_new()); NULL else. Good until the next switch, and the
- * next memtable_push() or memtable_gather(). */
+/* During replay: the run to which changes may be added directly (run_gather_new()); else NULL. Valid until the next switch,
+ * memtable_push() or memtable_gather(). */
 struct run *memtable_gathered(struct memtable *t);
-/* The end of a batch of which some changes may have been added so; *rp has the others, or is NULL. */
+/* The end of a batch, of which some changes may be in memtable_gathered() already; *rp has the others, or is NULL. */
 void memtable_gather(struct memtable *t, struct run **rp);
-/* What the loops remember of their lookups: a push makes them forget what it changes. */
+/* The lookup caches of the loops: a push invalidates what it changes. */
 struct lookup_cache *memtable_lookup_cache(struct memtable *t);
 uint64_t memtable_bytes(const struct memtable *t); /* memory of all runs; any loop */
 uint64_t memtable_bytes_new(
@@ -42,7 +42,7 @@ enum memtable_result { MEMTABLE_MISS, MEMTABLE_HIT, MEMTABLE_DELETED };
 enum memtable_result memtable_find(const struct memtable *t, enum table table,
                                    uint64_t bucket, struct span key, struct span *value);
 
-/* A page of keys in byte order. Tail and index answer it alike; list.c merges. */
+/* A page of keys in byte order. Memtable and index answer it alike; list.c merges. */
 struct scan {
     enum table table;
     uint64_t bucket;
@@ -54,22 +54,22 @@ struct scan {
 struct page {
     struct coded_entry *entries; /* in the arena, bytes included; ascending */
     uint32_t count;
-    bool more; /* the page ended for max, not for want of keys */
+    bool more; /* the page ended at `max`, and keys follow */
 };
-/* Tombstones and gone ones included. ERR_BUSY: the arena's limit. Any loop; does not switch. */
+/* Tombstones and deleted keys included. ERR_BUSY: the limit of the arena. Any loop; does not switch. */
 enum err memtable_scan(struct memtable *t, const struct scan *s, struct arena *a,
                        struct page *out) MUST_CHECK;
 
 /* ---- towards the index ---- */
-/* What the memtable holds now is frozen: no longer merged with what comes, still read. The batch borrows the runs
- * until memtable_drop(). One batch at a time. Owner loop. */
+/* Freezes the present runs: they are still read, and no longer merged with later ones. The batch borrows them until memtable_drop() or
+ * memtable_thaw(). One batch at a time. Owner loop. */
 struct frozen_runs {
     const struct run **runs; /* oldest first */
     uint32_t count;
 };
 bool memtable_freeze(struct memtable *t,
                      struct frozen_runs *out); /* false: nothing to do */
-/* While replaying: the batch's runs are put in order, before the index takes them. On an error some are not. May switch. */
+/* During replay: sorts the runs of the batch for the index. On an error some are not sorted. May switch. */
 enum err memtable_sort_frozen(struct memtable *t, struct frozen_runs *b) MUST_CHECK;
 void memtable_drop(struct memtable *t,
                    struct frozen_runs *b); /* the index has it, durably */

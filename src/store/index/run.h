@@ -1,7 +1,7 @@
 /* run: changes in key order, immutable once finished: one commit batch, or several merged.
  *
- * A run is filled by one fiber, in the order of the log; run_finish() sorts it and keeps the newest change of each
- * key. From then on any thread may read it, and references count it.
+ * One fiber fills a run, in the order of the log; run_finish() sorts it and keeps the newest change of each key. From then on any
+ * thread may read it, and references count it.
  */
 #pragma once
 #include "store/index/entry.h"
@@ -15,19 +15,19 @@ struct coded_entry {
     enum table table;
     uint64_t bucket;
     struct span key;
-    struct span value; /* coded; empty: gone */
+    struct span value; /* coded; empty: deleted */
 };
 
 struct run *run_new(void);
 void run_free(struct run **rp); /* one that was not pushed; NULL is fine */
 /* In the order of the log; later ones replace earlier ones of the same key (see entry_is_newer()). A deletion is
- * a entry with ENTRY_TOMBSTONE and its version. Key bytes are copied. */
+ * an entry with ENTRY_TOMBSTONE and its version. Key bytes are copied. */
 void run_object(struct run *r, uint64_t bucket, struct span key,
                 const struct entry *entry);
 /* The same; hash is run_key_hash() of the key. */
 void run_object_hashed(struct run *r, uint64_t bucket, struct span key, uint64_t hash,
                        const struct entry *entry);
-/* The same; value is what entry_encode() made of it for this owner. */
+/* The same; `value` comes from entry_encode() for this very key. */
 void run_object_coded(struct run *r, uint64_t bucket, struct span key, uint64_t hash,
                       struct span value);
 void run_upload(struct run *r, uint64_t bucket, struct span key,
@@ -40,30 +40,29 @@ void run_part(struct run *r, const struct upload_id *id, uint32_t number,
               const struct part_entry *p);
 void run_done(struct run *r, const struct upload_id *id, const struct done_entry *d);
 void run_prepared(struct run *r, const struct content_id *content,
-                  const struct prepared_entry *p); /* NULL: decided or given up */
-/* Bytes of a segment that came to life or died, beyond what the index finds out by itself from object entries of
- * one place (parts, manifests). */
+                  const struct prepared_entry *p); /* NULL: committed or aborted */
+/* Bytes of a segment that became live or garbage, beyond what the index derives from object entries (parts, manifests). */
 void run_segment(struct run *r, enum store_class class, uint32_t segment, int64_t living,
                  int64_t dead);
 
-/* ---- of a replay ---- */
-/* One that gathers the changes of many batches: run_find() works while it is filled, by the same thread; nothing else does
- * before run_in_order() has made a finished one of it. */
+/* ---- replay ---- */
+/* A run that gathers the changes of many batches. run_find() works while the same thread fills it; nothing else works before
+ * run_in_order() has made a finished run of it. */
 struct run *run_gather(void);
-/* An object's entry, where the run has nothing of its key, as run_object_coded() would add it. */
+/* Adds an object of which the run has no change yet, as run_object_coded() does. */
 void run_gather_new(struct run *r, uint64_t bucket, struct span key, uint64_t hash,
                     struct span value);
-void run_gather_expect(const struct run *r, uint64_t hash); /* it will be added soon */
-/* All of a run that is not finished, and what it counts of segments. */
+void run_gather_expect(const struct run *r, uint64_t hash); /* prefetches its slot */
+/* Adds all changes of an unfinished run, and its counts of segments. */
 void run_gather_all(struct run *r, const struct run *from);
-/* A finished one with the same keys, whose bytes it shares: nothing more may be added to `from`. Any thread. */
+/* A finished run with the same keys. It shares the bytes of `from`, to which nothing may be added any more. Any thread. */
 struct run *run_in_order(const struct run *from);
 bool run_is_finished(const struct run *r);
 uint32_t run_count(const struct run *r);
 
 /* ---- below: memtable.c, index.c and tests ---- */
 
-/* Sorts, drops what is outdated within the run, builds the table for lookups. Once. */
+/* Sorts, keeps the newest change of each key, builds the table for lookups. Once. */
 void run_finish(struct run *r);
 struct run *run_ref(const struct run *r); /* any thread */
 void run_drop(struct run *r);

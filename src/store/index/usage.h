@@ -1,9 +1,8 @@
 /* usage: what each bucket holds and its bytes, as of the last change that is visible: living objects, older versions, parts of
  * uploads in progress. For quotas.
  *
- * Loaded from the index at start, then changed on the owner loop with each batch that is published, by replay and
- * committer alike; objects and older versions the index counts by itself as it takes the entries, parts are counted anew
- * from its entries by each start. Reading: any loop, no lock.
+ * Loaded from the index at start, then changed on the owner loop with each published batch, by replay and committer alike. The index
+ * keeps the counts of objects and older versions; each start counts the parts from their entries. Reading: any loop, no lock.
  */
 #pragma once
 #include "store/index/index.h"

@@ -36,7 +36,7 @@ side_begin(struct side *s, struct index *x, enum table table, uint64_t bucket)
         .scan = {.table = table, .bucket = bucket, .inclusive = true, .max = PAGE}};
 }
 
-/* The coded_entry at hand, or NULL at the end. */
+/* The coded entry at hand, or NULL at the end. */
 static enum err
 side_look(struct side *s, const struct coded_entry **out, struct errbuf *eb)
 {

@@ -210,25 +210,6 @@ rebuild_index(struct rebuild *r, struct errbuf *eb)
     return rc;
 }
 
-/* Large batches have left the file twice as large as what it holds. It is good as it is: without room for a copy it
- * stays so. */
-static void
-compact_index(struct rebuild *r)
-{
-    struct errbuf eb = {0};
-    enum err rc = rt_dir_open(r->path, &r->root, &eb);
-
-    if (rc == ERR_OK)
-        rc = rt_dir_open_at(r->root, ".forebay", &r->state, &eb);
-    if (rc == ERR_OK)
-        rc = take_lock(r, &eb); /* a server may have come in between */
-    if (rc == ERR_OK)
-        rc = index_compact(r->root, &eb);
-    if (rc != ERR_OK)
-        say(r, "the index is not made smaller: %s", eb.text);
-    close_folders(r);
-}
-
 enum err
 store_rebuild(const char *path, const struct store_rebuild_options *o,
               struct store_rebuilt *out, struct errbuf *eb)
@@ -241,8 +222,6 @@ store_rebuild(const char *path, const struct store_rebuild_options *o,
     close_folders(&r); /* store_open() takes the lock itself */
     if (rc == ERR_OK && !o->superblock_only && !(o->dry_run && !o->from_bodies))
         rc = rebuild_index(&r, eb);
-    if (rc == ERR_OK && !o->superblock_only && !o->dry_run)
-        compact_index(&r);
     if (rc != ERR_OK)
         err_prefix(eb, "rebuild of \"%s\"", path);
     return rc;

@@ -1,4 +1,4 @@
-/* log_record_peek: the few fields that a read by a entry wants of the record which stands there, taken without parsing all of it.
+/* log_record_peek: the few fields that a read by an entry wants of the record which stands there, taken without parsing all of it.
  *
  * It only ever says yes: to a head in the form that log_record_encode() gives it, whole by the sum over all of it. Whatever looks
  * otherwise is for log_record_parse(), which says what is wrong. Pure: any thread.

@@ -11,7 +11,7 @@
 
 #define STEP MIB(1)
 
-/* A record of a log: header, block sums, content; the key too, where a entry says whose it is. */
+/* A record of a log: header, block sums, content; the key too, where an entry says whose it is. */
 static enum err
 read_record(struct store *d, const struct store_key *k, const struct entry *entry,
             struct scrub_read *r, struct errbuf *eb)

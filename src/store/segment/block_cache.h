@@ -40,7 +40,7 @@ bool block_cache_get_at(struct block_cache *h, uint32_t entry,
 /* Asks for the memory that this looks at, and for the room in front of a piece of `len` bytes that was at `at`. */
 void block_cache_prefetch(const struct block_cache *h, uint32_t entry, const char *at,
                           uint32_t len);
-/* Pieces that stand behind one that the caller has pinned, as many as there are in a entry from `first` on: pinned until
+/* Pieces that stand behind one that the caller has pinned, as many as there are in an entry from `first` on: pinned until
  * block_cache_unpin_more(). All such pins together hold no more than a quarter of the memory, whoever reads slowly. Counts M_BLOCK_CACHE. */
 unsigned block_cache_get_more(struct block_cache *h, const struct content_id *id,
                               uint64_t first, struct block_cache_pin *out, unsigned max);

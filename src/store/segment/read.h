@@ -79,7 +79,7 @@ body_payload(const struct entry *entry)
 enum err read_damage(struct store *d, const struct entry *entry, uint64_t block,
                      struct errbuf *eb);
 
-/* Reads and verifies the manifest of a entry with ENTRY_PARTS. Quiet: damage is neither counted nor logged, the caller asks
+/* Reads and verifies the manifest of an entry with ENTRY_PARTS. Quiet: damage is neither counted nor logged, the caller asks
  * read_relookup() first. Any loop; may switch. */
 enum err manifest_load(struct store *d, const struct entry *entry, struct manifest *out,
                        struct errbuf *eb) MUST_CHECK;

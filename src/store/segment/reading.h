@@ -1,7 +1,7 @@
 /* reading: who reads which body at the moment, so that its bytes are not taken away under him.
  *
  * Each loop has a list of the readers that are on it; only that loop touches it. Before a place is punched, or a file
- * unlinked, the owner loop asks every loop in turn. A reader that begins after that, with a entry that was replaced in
+ * unlinked, the owner loop asks every loop in turn. A reader that begins after that, with an entry that was replaced in
  * between, finds a dead header, looks its key up again and says ERR_NOT_FOUND.
  */
 #pragma once

@@ -289,7 +289,7 @@ changes_manifest_lives(struct changes *c, const struct manifest *m)
                            m->entries[i].size, 1);
 }
 
-/* A entry was replaced or deleted. What lies at its own place the index counts by itself. */
+/* An entry was replaced or deleted. What lies at its own place the index counts by itself. */
 void
 changes_entry_died(struct changes *c, const struct entry *old)
 {
@@ -397,7 +397,7 @@ apply_delete(struct changes *c, const struct log_record *m, struct entry *entry,
     return changes_put(c, m, entry, eb);
 }
 
-/* In doubt: the entry gets a flag; without one there is a entry that only says so, under a version of its own. */
+/* In doubt: the entry gets a flag; without one there is an entry that only says so, under a version of its own. */
 static enum err
 apply_in_doubt(struct changes *c, const struct log_record *m, struct entry *entry,
                struct errbuf *eb)

@@ -78,7 +78,7 @@ end_prepared_upload(struct changes *c, const struct log_record *m,
     return ERR_OK;
 }
 
-/* Does what was prepared become a entry, over `now`? Not where the version is here already: then this disk had lost the decision,
+/* Does what was prepared become an entry, over `now`? Not where the version is here already: then this disk had lost the decision,
  * and a copy came, which may be the repair of the very body that was prepared. */
 static bool
 commit_prepared_wins(const struct entry *now, const struct prepared_entry *p,

@@ -35,7 +35,7 @@ enum err changes_version_delete(struct changes *c, const struct log_record *m,
                                 struct entry *entry, struct errbuf *eb) MUST_CHECK;
 enum err changes_meta(struct changes *c, const struct log_record *m, struct entry *entry,
                       struct errbuf *eb) MUST_CHECK;
-/* A entry of a bucket with versioning takes its place among the others, by the version it was born with: as the current
+/* An entry of a bucket with versioning takes its place among the others, by the version it was born with: as the current
  * one, or among the older ones where it comes late (committed by another disk, moved by a compaction). */
 enum err changes_insert(struct changes *c, const struct log_record *m,
                         struct entry *entry, struct errbuf *eb) MUST_CHECK;

@@ -160,7 +160,7 @@ swap_all(void *arg)
     CHECK(!reads_right(d, "x", &x, data));
     swap_bytes(body, x.place.offset + 4096, x.place.offset + 4096 + 16384, 16384);
 
-    a.content = b.content; /* a entry that names another body's place */
+    a.content = b.content; /* an entry that names another body's place */
     CHECK(!reads_right(d, "a", &a, data));
     CHECK(reads_right(d, "x", &x, data) && reads_right(d, "y", &y, data + LARGE) &&
           reads_right(d, "b", &b, data));

@@ -60,7 +60,7 @@ test_an_in_doubt_write_whose_end_was_compacted_away(void)
     world_run(cleared_and_compacted, NULL);
 }
 
-/* What was asked about one doubt says nothing about a later one; nor about a entry that was replaced. */
+/* What was asked about one doubt says nothing about a later one; nor about an entry that was replaced. */
 static void
 settled(void *arg)
 {
@@ -97,7 +97,7 @@ settled(void *arg)
         CHECK(store_lookup(d, &k, &entry, &eb) == ERR_OK &&
               (entry.flags & ENTRY_IN_DOUBT) == 0);
     }
-    /* A entry that is only a doubt is settled by nobody who knew none. */
+    /* An entry that is only a doubt is settled by nobody who knew none. */
     CHECK(store_in_doubt_resolve(d, &none, &other, store_in_doubt_count(d, &none), &eb) ==
           ERR_PRECONDITION);
     store_close(&d);

@@ -280,7 +280,7 @@ hidden_in_another_bucket(void)
     CHECK(all_there());
 }
 
-/* A bit of its key hides a entry: wherever that stands now, the object is not said to be missing, and the next start has it. */
+/* A bit of its key hides an entry: wherever that stands now, the object is not said to be missing, and the next start has it. */
 static void
 hidden_entry(void *arg)
 {

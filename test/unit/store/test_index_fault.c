@@ -204,7 +204,7 @@ fill_then_open(FILE **out)
     *out = fopen(path, "r+");
 }
 
-/* Bits of data.mdb flipped between two runs: a entry is right, missing or refused, never another one. (Missing is what
+/* Bits of data.mdb flipped between two runs: an entry is right, missing or refused, never another one. (Missing is what
  * LMDB makes of a damaged page; the log would have told.) */
 static void
 flipped_bits(void *arg)

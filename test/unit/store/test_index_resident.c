@@ -334,7 +334,7 @@ test_what_comes_back_is_in_nobodys_way(void)
 
 /* ---- damage ---- */
 
-/* Bits of all pages, a few at a time: a entry is what it was, or an error. */
+/* Bits of all pages, a few at a time: an entry is what it was, or an error. */
 static void
 damaged(void *arg)
 {
