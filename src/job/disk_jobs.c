@@ -6,6 +6,7 @@
  * moment, and none can be cancelled. Arguments are those of the request for the change, and `copied`: the bytes
  * that the disks had copied before it.
  */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,6 +107,7 @@ disk_job_run(struct job *j, struct errbuf *eb)
     if (j->position == NULL)
         w.begun_at = json_get_u64(j->args, "copied");
     job_set_position(j, SPAN("begun"));
+    assert(j->kind->watches);
     w.now = xcalloc(1, sizeof *w.now);
     for (;;) {
         disks_status(ds, w.now);

@@ -5,6 +5,7 @@
  */
 #include "object/evict.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,6 +84,7 @@ evict_some(struct work *w, const struct span *keys, uint32_t n, struct errbuf *e
     struct rt_shield shield;
     enum err rc;
 
+    assert(n <= OBJECT_EVICT_NAMES);
     rt_shield_begin(&shield);
     rc = keys != NULL ? object_evict_names(s, w->names.bucket, keys, n, &w->e, eb)
                       : object_evict_page(s, w->names.bucket, &w->e, eb);
@@ -102,6 +104,7 @@ evict_prefix(struct work *w, struct errbuf *eb)
     if (j->position != NULL) {
         e->begun = true;
         e->after_len = MIN(strlen(j->position), sizeof e->after);
+        assert(e->after_len <= sizeof e->after);
         memcpy(e->after, j->position, e->after_len);
     }
     while (rc == ERR_OK && !e->over && !rt_cancelled()) {

@@ -1,5 +1,6 @@
 #include "job/names.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -249,11 +250,14 @@ names_next(struct names *n, char key[NAMES_KEY_MAX + 1], struct errbuf *eb)
     struct buf name;
     enum err rc = ERR_OK;
 
+    assert(n->job != NULL);
     while (rc == ERR_OK && !n->ended &&
            (n->line == NULL || n->line_at == brace_count(n->line)))
         rc = next_line(n, eb);
     if (rc != ERR_OK || n->ended)
         return rc;
+    assert(n->line != NULL);
+    assert(n->line_at < brace_count(n->line));
     buf_init(&name, NAMES_KEY_MAX);
     brace_name(n->line, n->line_at++, &name);
     n->number++;

@@ -3,6 +3,7 @@
  * Arguments: those of names.h; a prefix is listed at the remote; {"rate": BYTES_A_SECOND, "parallel": N}. The
  * position is the last key of a listing, or the number of the next name.
  */
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -142,6 +143,7 @@ next_listed(struct source *s, struct worker *w, struct errbuf *eb)
 {
     const struct object_entry *e;
 
+    assert(s->page_at <= s->page.count);
     snprintf(w->from, sizeof w->from, "%s", s->after);
     if (s->page_at == s->page.count) {
         enum err rc = ERR_OK;
@@ -179,6 +181,7 @@ source_next(struct source *s, struct worker *w, struct errbuf *eb)
         return ERR_OK;
     s->taking = true;
     rc = s->names.prefix != NULL ? next_listed(s, w, eb) : next_named(s, w, eb);
+    assert(s->taking);
     s->taking = false;
     if (rc != ERR_OK)
         s->ended = true; /* the next name is unknown */
@@ -198,6 +201,7 @@ update_position(struct work *w)
     const struct worker *oldest = NULL;
     char number[24];
 
+    assert(w->busy <= w->parallel);
     for (unsigned i = 0; i < w->parallel; i++)
         if (w->workers[i].busy && (oldest == NULL || w->workers[i].turn < oldest->turn))
             oldest = &w->workers[i];
@@ -308,10 +312,13 @@ prefetch_one(struct worker *at)
     uint64_t bytes = 0;
     enum err rc;
 
+    assert(!at->busy);
+    assert(w->busy < w->parallel);
     at->turn = w->turns++;
     at->busy = true;
     w->busy++;
     rc = prefetch_or_wait(w, at->key, &how, &bytes, &eb);
+    assert(w->busy > 0);
     w->busy--;
     if (rc == ERR_CANCELLED || rt_cancelled() || (rc != ERR_OK && w->job->s->stopping))
         return ERR_CANCELLED; /* still busy: the next start begins with this name */

@@ -109,6 +109,7 @@ job_save(struct job *job, struct errbuf *eb)
         if (rc == ERR_OK)
             rc = meta_apply(m, &c, 1, &job->revision, eb);
     }
+    assert(rc != ERR_OK || job->revision > 0);
     buf_fini(&text);
     POINT(JOB_SAVED);
     return rc;
@@ -117,6 +118,7 @@ job_save(struct job *job, struct errbuf *eb)
 static struct span
 piece_key(const struct job *j, uint32_t number, char *out, size_t room)
 {
+    assert(number < 10000);
     snprintf(out, room, LIST_PREFIX "%s/%04u", j->id, number);
     return span_of(out);
 }

@@ -23,6 +23,7 @@ job_add_error(struct job *j, struct span name, const struct errbuf *eb)
 {
     char text[JOB_ERROR_TEXT];
 
+    assert(j->error_count <= JOB_ERRORS_MAX);
     j->counts.failed++;
     j->changed = true;
     if (j->error_count == JOB_ERRORS_MAX)
@@ -35,6 +36,7 @@ job_add_error(struct job *j, struct span name, const struct errbuf *eb)
 void
 job_set_position(struct job *j, struct span position)
 {
+    assert(position.len <= JOB_POSITION_MAX);
     if (j->position != NULL && span_is(position, j->position))
         return;
     free(j->position);
@@ -67,6 +69,7 @@ measure(struct job *j)
     double span_s = (double)(now - j->rate_ns) / 1e9;
     double latest = span_s > 0 ? (double)(bytes - j->rate_bytes) / span_s : 0;
 
+    assert(now >= j->ran_from_ns);
     j->rate = j->rate == 0 ? (uint64_t)latest
                            : (uint64_t)(0.7 * (double)j->rate + 0.3 * latest);
     j->busy_ms += (now - j->ran_from_ns) / 1000000;
@@ -156,6 +159,7 @@ next_waiting(struct job_service *s)
     {
         struct job *j = LIST_ENTRY(n, struct job, node);
 
+        assert(j->s == s);
         if (j->state == JOB_WAITING && (place || j->kind->watches))
             return j;
     }
@@ -238,6 +242,7 @@ job_scheduler_run(void *arg)
     s->stopping = true;
     rt_group_cancel(&s->group);
     rt_group_join(&s->group);
+    assert(s->stopping);
     s->scheduler_ended = true;
     rt_cond_broadcast(&s->gone);
 }

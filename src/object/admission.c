@@ -17,6 +17,7 @@ admission_init(struct admission *a)
     *a = (struct admission){0};
     for (unsigned i = 0; i < 2; i++)
         a->counts[i] = xcalloc(CELLS, sizeof **a->counts);
+    assert(a->counts[1] != NULL);
 }
 
 void
@@ -34,9 +35,12 @@ cell(uint64_t hash, unsigned row)
 {
     uint64_t mixed = (hash ^ (hash >> 29)) * (0x9e3779b97f4a7c15u + 2 * (uint64_t)row);
 
+    assert(row < ADMISSION_ROWS);
     return (size_t)row * ADMISSION_WIDTH + (size_t)(mixed >> 45);
 }
 static_assert(ADMISSION_WIDTH == 1u << (64 - 45), "all of a row is used");
+static_assert(COUNT_MAX == UINT8_MAX, "a counter is a byte");
+static_assert(WINDOW_LEAST <= ADMISSION_WIDTH, "a window fits the sketch");
 
 static uint32_t
 least(const _Atomic(uint8_t) *counts, uint64_t hash)
@@ -62,6 +66,9 @@ admission_count(struct admission *a, uint64_t key_hash)
         a->counts[atomic_load_explicit(&a->now, memory_order_relaxed)];
     uint32_t seen = admission_seen(a, key_hash), n = least(now, key_hash);
 
+    assert(a->counts[0] != NULL);
+    assert(a->counts[1] != NULL);
+    assert(n <= COUNT_MAX);
     /* Conservative update: only the smallest counters are raised, the others count other keys too. */
     for (unsigned row = 0; n < COUNT_MAX && row < ADMISSION_ROWS; row++) {
         _Atomic(uint8_t) *c = &now[cell(key_hash, row)];
@@ -112,6 +119,7 @@ admission_rotate(struct admission *a)
 {
     uint32_t next = 1 - atomic_load_explicit(&a->now, memory_order_relaxed);
 
+    assert(next <= 1);
     for (size_t i = 0; i < CELLS; i++)
         atomic_store_explicit(&a->counts[next][i], 0, memory_order_relaxed);
     atomic_store_explicit(&a->now, next, memory_order_relaxed);

@@ -49,6 +49,9 @@ chunk_reader_new(const struct chunk_reader_options *o)
     struct chunk_reader *r = xcalloc(1, sizeof *r);
 
     assert(o->len > 0);
+    assert(o->of->chunk_bytes > 0);
+    assert(o->first < o->of->size);
+    assert(o->len <= o->of->size - o->first);
     r->s = o->s;
     r->bucket = o->bucket;
     r->chunk = (struct fetch_chunk){.key = o->key, .of = *o->of};
@@ -57,6 +60,19 @@ chunk_reader_new(const struct chunk_reader_options *o)
     r->end = o->first + o->len;
     r->window_next = (uint32_t)(o->first / o->of->chunk_bytes);
     return r;
+}
+
+/* What holds between two calls. */
+static void
+chunk_reader_check(const struct chunk_reader *r)
+{
+    assert(r->at <= r->end);
+    assert(r->end <= r->chunk.of.size);
+    assert(r->from != DIRECT || r->remote != NULL);
+    assert(r->from != DIRECT || r->arena != NULL);
+    assert(r->from == NOWHERE || r->at <= r->stop);
+    assert(r->from == NOWHERE ||
+           r->stop <= (uint64_t)(r->chunk.number + 1) * r->chunk.of.chunk_bytes);
 }
 
 static void
@@ -134,6 +150,8 @@ begin_here(struct chunk_reader *r, struct errbuf *eb)
                                    r->at % r->chunk.of.chunk_bytes, r->stop - r->at,
                                    &r->reader, eb);
 
+    assert(r->name_len > 0);
+    assert(r->at < r->stop);
     if (rc == ERR_OK)
         r->from = HERE;
     return rc;
@@ -147,6 +165,8 @@ begin_direct(struct chunk_reader *r, struct errbuf *eb)
     struct s3_object_info from;
     enum err rc;
 
+    assert(r->remote == NULL);
+    assert(r->at < r->stop);
     fetch_reader_leave(&r->cold);
     r->arena = arena_new(KIB(4), MIB(1));
     rc = cloud_get_begin(r->s->options.cloud, r->bucket, r->chunk.key, r->at, r->stop - 1,
@@ -204,6 +224,8 @@ begin_fetched(struct chunk_reader *r, struct errbuf *eb)
     enum fetch_join_result how = FETCH_JOIN_READ;
     enum err rc;
 
+    assert(r->from == NOWHERE);
+    assert(r->cold == NULL);
     r->looked = true; /* by the answer for this chunk */
     leave_relays(r);
     rc = await_fetch(r, &how, eb);
@@ -395,6 +417,9 @@ chunk_reader_next(struct chunk_reader *r, struct deadline by, struct span *piece
 {
     enum err rc = ERR_OK;
 
+    assert(by.at_ns > 0);
+    assert(r->chunk.of.chunk_bytes > 0);
+    chunk_reader_check(r);
     *piece = (struct span){"", 0};
     while (rc == ERR_OK && r->at < r->end && (r->from == NOWHERE || r->at == r->stop))
         rc = open_chunk(r, eb);
@@ -413,7 +438,10 @@ chunk_reader_next(struct chunk_reader *r, struct deadline by, struct span *piece
         r->from = NOWHERE;
         return chunk_reader_next(r, by, piece, eb);
     }
-    if (rc == ERR_OK)
-        r->at += piece->len;
-    return rc;
+    if (rc != ERR_OK)
+        return rc;
+    assert(piece->len <= r->stop - r->at);
+    r->at += piece->len;
+    chunk_reader_check(r);
+    return ERR_OK;
 }

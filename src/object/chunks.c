@@ -1,5 +1,6 @@
 #include "object/chunks.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,9 @@
 #include "object/tier.h"
 #include "rt/point.h"
 
+static_assert(CHUNK_SUFFIX == 1 + 32 + 1 + 8, "what chunk_name() adds");
+static_assert(CHUNKED_KEY_MAX + CHUNK_SUFFIX == STORE_KEY_MAX, "names of chunks fit");
+
 #define PAGE 256u
 
 /* ---- names ---- */
@@ -21,6 +25,8 @@ chunked_of(const struct entry *entry, const struct object_info *info, struct chu
     char text[sizeof out->etag + 64];
     int len;
 
+    assert(info->chunk_bytes > 0);
+    assert((entry->flags & ENTRY_CHUNKS) != 0);
     *out = (struct chunked){
         .size = info->size, .chunk_bytes = info->chunk_bytes, .content = entry->content};
     memcpy(out->etag, info->etag, sizeof out->etag);
@@ -33,6 +39,7 @@ chunked_of(const struct entry *entry, const struct object_info *info, struct chu
 uint32_t
 chunk_count(const struct chunked *c)
 {
+    assert(c->chunk_bytes > 0);
     return (uint32_t)((c->size + c->chunk_bytes - 1) / c->chunk_bytes);
 }
 
@@ -41,12 +48,14 @@ chunk_len(const struct chunked *c, uint32_t number)
 {
     uint64_t first = (uint64_t)number * c->chunk_bytes;
 
+    assert(number < chunk_count(c));
     return (uint32_t)MIN(c->size - first, c->chunk_bytes);
 }
 
 static size_t
 version_name(const struct chunked *c, struct span key, char out[STORE_KEY_MAX])
 {
+    assert(key.len <= CHUNKED_KEY_MAX);
     memcpy(out, key.at, key.len);
     return key.len + (size_t)snprintf(out + key.len, CHUNK_SUFFIX, "#%016llx%016llx",
                                       (unsigned long long)c->tag[0],
@@ -101,6 +110,7 @@ chunk_disk_key(const struct map_bucket *b, struct span name)
 {
     struct disks_key k = object_disk_key(b, name);
 
+    assert(chunk_owner(chunk_space(b->id)) == b->id);
     k.at.bucket = chunk_space(b->id);
     return k;
 }
@@ -151,6 +161,7 @@ chunks_are_of(struct object_service *s, const struct map_bucket *b, struct span 
 static bool
 is_entry_of(const struct entry *entry, const struct chunked *c)
 {
+    assert(c->chunk_bytes > 0);
     return (entry->flags & (ENTRY_CHUNKS | ENTRY_IN_DOUBT)) == ENTRY_CHUNKS &&
            memcmp(&entry->content, &c->content, sizeof entry->content) == 0;
 }
@@ -212,6 +223,7 @@ count_chunks(struct object_service *s, const struct map_bucket *b, struct span k
                        false, PAGE, a, &entries, &count, &more, eb);
         while (rc == ERR_OK && of_it < count && span_starts(entries[of_it].key, prefix))
             out->here += entries[of_it++].entry.size;
+        assert(of_it <= count);
         out->chunks_here += of_it;
         more = more && count > 0 && of_it == count;
         if (rc == ERR_OK && more) {
@@ -320,6 +332,7 @@ sweep_bucket(struct sweep *w, const bool *stop, struct errbuf *eb)
         arena_reset(w->arena);
         rc = disks_list(w->s->options.disks, space, 1, (struct span){after, len}, false,
                         PAGE, w->arena, &entries, &count, &more, eb);
+        assert(count <= PAGE);
         w->key_len = 0; /* look the owner up again for each page */
         for (uint32_t i = 0; rc == ERR_OK && i < count; i++) {
             if (belongs(w, entries[i].key))
@@ -345,6 +358,7 @@ next_attached(struct object_service *s, uint64_t after)
     const struct map *m = map_now(s->options.map);
     const struct map_bucket *best = NULL;
 
+    assert(m != NULL);
     for (uint32_t i = 0; i < map_bucket_count(m); i++) {
         const struct map_bucket *b = map_bucket_at(m, i);
 

@@ -66,6 +66,7 @@ with_prefix(const struct page *p)
     struct span prefix = p->e->prefix;
     uint32_t n = 0;
 
+    assert(p->count <= PAGE);
     while (n < p->count && p->entries[n].key.len >= prefix.len &&
            memcmp(p->entries[n].key.at, prefix.at, prefix.len) == 0)
         n++;
@@ -77,6 +78,8 @@ hand_out(struct page *p)
 {
     struct rt_group group;
 
+    assert(p->count <= MAX(PAGE, OBJECT_EVICT_NAMES));
+    assert(p->next == 0);
     rt_group_begin(&group);
     for (unsigned i = 1; i < HANDS && i < p->count; i++)
         if (rt_group_start(&group, hand, p) != ERR_OK)
@@ -101,6 +104,9 @@ object_evict_page(struct object_service *s, const struct map_bucket *b,
     uint32_t listed;
     bool more = false;
 
+    assert(!e->over);
+    assert(e->after_len <= sizeof e->after);
+    assert(b->cached);
     p.rc = disks_list(s->options.disks, p.space, 1, after, !e->begun, PAGE, a, &p.entries,
                       &p.count, &more, eb);
     e->begun = true;
@@ -114,6 +120,7 @@ object_evict_page(struct object_service *s, const struct map_bucket *b,
     if (p.rc == ERR_OK && p.count > 0) {
         struct span last = p.entries[p.count - 1].key;
 
+        assert(last.len <= sizeof e->after);
         memcpy(e->after, last.at, last.len);
         e->after_len = last.len;
     }
@@ -132,6 +139,7 @@ object_evict_names(struct object_service *s, const struct map_bucket *b,
 {
     struct page p = {.s = s, .bucket = b, .space = b->id, .e = e, .rc = ERR_OK, .eb = eb};
 
+    assert(b->cached);
     assert(count <= OBJECT_EVICT_NAMES);
     p.entries = xcalloc(count + 1, sizeof *p.entries);
     for (uint32_t i = 0; p.rc == ERR_OK && i < count; i++) {

@@ -23,6 +23,8 @@ static_assert(INFO_BYTES_MAX >= 3 * (HTTP_HEAD_MAX + 64 * HTTP_HEADERS_MAX),
 #define LAG_BYTES      (512u << 10) /* may wait to be hashed */
 #define PACE_LOOK_MS   50           /* the longest delay for a reader that joins */
 #define PIECE_LEAST    (32u << 10)  /* smaller reads are not worth a call */
+static_assert(TRANSFER_BYTES >= PIECE_LEAST, "a piece fits the smaller buffer");
+static_assert(LAG_BYTES >= TRANSFER_BYTES, "a lagging buffer takes a piece");
 
 static struct fetch_chunk *
 copy_chunk(const struct fetch_chunk *chunk)
@@ -61,6 +63,7 @@ pass(const struct fetch *f, enum point whole, enum point chunk)
 struct fetch *
 fetch_ref(struct fetch *f)
 {
+    assert(f->refs > 0);
     f->refs++;
     return f;
 }
@@ -73,7 +76,12 @@ fetch_drop(struct fetch **fp)
     *fp = NULL;
     if (f == NULL || --f->refs > 0)
         return;
-    assert(f->fiber == NULL && f->writer == NULL && f->peeking == 0);
+    assert(f->fiber == NULL);
+    assert(f->writer == NULL);
+    assert(f->peeking == 0);
+    assert(f->readers == 0);
+    assert(f->admitted == 0);
+    assert(!f->making.begun);
     if (f->slot->fetch == f)
         f->slot->fetch = NULL;
     list_remove(&f->all);
@@ -90,6 +98,7 @@ void
 fetch_reader_left(struct fetch *f)
 {
     assert(f->readers > 0);
+    assert(f->refs > f->readers - 1);
     f->readers--;
     if (f->readers == 0)
         rt_cond_broadcast(&f->moved);
@@ -109,12 +118,32 @@ fetch_visible(const struct fetch *f)
     return MIN(f->landed, f->info.size - held);
 }
 
+/* What holds in every state, between two switches of its fiber. */
+static void
+fetch_check(const struct fetch *f)
+{
+    assert(f->refs > 0);
+    assert(f->readers < f->refs || f->fiber == NULL);
+    assert(f->heads <= f->readers);
+    assert(f->peeking <= f->readers);
+    assert(f->peeking == 0 || f->writer != NULL);
+    assert(f->landed <= f->info.size);
+    assert(!f->proved || f->landed == f->info.size);
+    assert(f->state != FETCH_STARTING || f->landed == 0);
+    assert(f->state != FETCH_KEPT || f->writer == NULL);
+    assert(f->spare == NULL || f->state == FETCH_BYPASS);
+    assert(f->rc == ERR_OK || f->state == FETCH_STARTING || f->state == FETCH_STREAMING ||
+           f->state == FETCH_FAILED);
+    assert(f->slot->refs > 0);
+}
+
 static void
 move(struct fetch *f, enum fetch_state to)
 {
     assert(f->state == FETCH_STARTING ||
            (f->state == FETCH_STREAMING && to != FETCH_BYPASS));
     f->state = to;
+    fetch_check(f);
     rt_cond_broadcast(&f->moved);
     rt_cond_broadcast(&f->slot->changed);
 }
@@ -123,6 +152,7 @@ move(struct fetch *f, enum fetch_state to)
 static bool
 admit(struct fetch *f, uint64_t size)
 {
+    assert(f->admitted == 0);
     if (!tier_admits(f->s, f->bucket, f->key, size, f->pace != NULL))
         return false;
     f->admitted = size;
@@ -151,14 +181,18 @@ make_writer(void *arg)
 static enum err
 take_writer(struct fetch *f)
 {
+    assert(f->writer == NULL || !f->making.begun);
     if (!f->making.begun)
         return ERR_OK;
+    assert(f->writer == NULL);
     rt_group_join(&f->making.fiber);
     f->making.begun = false;
     f->writer = f->making.writer;
     /* A body has its place now; an inline object counts when it is in the log. */
     if (f->info.size > STORE_INLINE_MAX)
         release_admitted(f);
+    assert((f->making.rc == ERR_OK) == (f->writer != NULL));
+    assert(f->making.over);
     if (f->making.rc != ERR_OK)
         f->eb = f->making.eb;
     return f->making.rc;
@@ -172,6 +206,8 @@ begin_writer(struct fetch *f)
 {
     enum err rc = ERR_OK;
 
+    assert(f->state == FETCH_STARTING);
+    assert(!f->making.begun);
     rt_group_begin(&f->making.fiber);
     f->making.begun = true;
     if (f->info.size <= STORE_INLINE_MAX ||
@@ -200,6 +236,8 @@ keep_as_chunks(struct fetch *f)
     enum err rc =
         disks_write_begin(f->s->options.disks, &k, STORE_CACHED, 0, &f->writer, &f->eb);
 
+    assert(f->chunk == NULL);
+    assert(f->state == FETCH_STARTING);
     if (rc == ERR_NO_SPACE || rc == ERR_BUSY)
         return ERR_OK;
     if (rc != ERR_OK)
@@ -243,6 +281,8 @@ begin_chunk(struct fetch *f, struct cloud_get **get, struct s3_object_info *from
     uint64_t first = (uint64_t)p->number * p->of.chunk_bytes;
     enum err rc;
 
+    assert(p != NULL);
+    assert(p->number < chunk_count(&p->of));
     f->info.size = chunk_len(&p->of, p->number);
     f->info.source = OBJECT_FETCHED;
     if (f->before.epoch !=
@@ -275,6 +315,7 @@ begin(struct fetch *f, struct cloud_get **get, struct s3_object_info *from)
     bool large, resolved;
     enum err rc = disks_lookup(f->s->options.disks, &k, &f->entry, &f->eb);
 
+    assert(f->state == FETCH_STARTING);
     if (rc == ERR_OK) {
         f->before = f->entry.version;
         f->was_chunked = (f->entry.flags & ENTRY_CHUNKS) != 0;
@@ -361,6 +402,7 @@ proof_end(struct proof *p, struct fetch *f)
     struct checksum_value got;
     bool wrong = false;
 
+    assert(f->landed == f->info.size);
     unsigned char md5[16];
 
     checksum_end(&p->sum, &got);
@@ -393,6 +435,8 @@ write_piece(struct fetch *f, const char *at, size_t n)
 {
     enum err rc;
 
+    assert(n > 0);
+    assert(f->state == FETCH_STREAMING);
     if (f->landed > 0) {
         rc = disks_write(f->writer, at, n, &f->eb);
         if (rc != ERR_OK)
@@ -409,6 +453,8 @@ write_piece(struct fetch *f, const char *at, size_t n)
     if (rc == ERR_OK)
         rc = disks_write(f->writer, at, n, &f->eb);
     f->first_piece = NULL;
+    if (rc != ERR_OK)
+        f->landed = 0; /* there may be no writer to read from: readers wait for the end */
     return rc;
 }
 
@@ -463,6 +509,7 @@ transfer(struct fetch *f, struct cloud_get *get, struct proof *proof)
         rc = write_piece(f, buf->at + fill, n);
         if (rc != ERR_OK)
             break;
+        fetch_check(f);
         pass(f, POINT_FETCH_LANDED, POINT_CHUNK_LANDED);
         rt_yield(); /* readers get it before it is hashed: only the end waits for the checksum */
         proof_add(proof, f, buf->at + fill, n);
@@ -527,6 +574,9 @@ keep(struct fetch *f)
     struct store_condition unchanged = {.if_version = true, .version = f->before};
     enum err rc;
 
+    assert(f->state == FETCH_STREAMING);
+    assert(f->landed == f->info.size);
+    assert(f->writer != NULL);
     let_readers_finish(f);
     f->sealed = true;
     wait_for_peeks(f);
@@ -553,6 +603,8 @@ serve_out(struct fetch *f)
 {
     enum err rc = ERR_OK;
 
+    assert(f->proved);
+    assert(f->writer != NULL);
     LOG(LOG_INFO, "fetch.overtaken", f->eb.text, L_TEXT("bucket", f->bucket->name),
         L_SPAN("key", f->key));
     f->obsolete = true;
@@ -643,6 +695,10 @@ run(void *arg)
     if (rc != ERR_OK && rc != ERR_NOT_FOUND && rc != ERR_CANCELLED && !served)
         LOG(LOG_WARN, "fetch.failed", f->eb.text, L_TEXT("bucket", f->bucket->name),
             L_SPAN("key", f->key), L_TEXT("code", err_name(rc)));
+    assert(f->state != FETCH_STARTING);
+    assert(f->state != FETCH_STREAMING);
+    assert(f->writer == NULL);
+    assert(f->peeking == 0);
     f->fiber = NULL;
     if (f->slot->fetch == f)
         f->slot->fetch =
@@ -658,6 +714,8 @@ fetch_start(struct object_service *s, const struct map_bucket *b, struct key_slo
     struct fetch *f;
     enum err rc;
 
+    assert(slot->refs > 0);
+    assert(chunk == NULL || chunk->of.chunk_bytes > 0);
     if (slot->table->stopping)
         return err_set(eb, ERR_CANCELLED, "the server is on its way out");
     f = xcalloc(1, sizeof *f);

@@ -38,6 +38,7 @@ find_fetch(struct join *j, struct key_slot *slot, struct fetch **out)
 {
     enum err rc;
 
+    assert(*out == NULL);
     while (slot->writing) {
         rc = rt_cond_wait(&slot->changed, DEADLINE_NEVER);
         if (rc != ERR_OK)
@@ -58,6 +59,8 @@ wait_for_head(struct fetch *f, struct errbuf *eb)
 {
     enum err rc = ERR_OK;
 
+    assert(f->refs > 0);
+    assert(f->readers > 0);
     f->heads++;
     rt_run_woken(); /* it may have just begun: its request goes out first */
     /* An empty object has no last byte to hold back: its reader waits until it is proved. */
@@ -65,6 +68,7 @@ wait_for_head(struct fetch *f, struct errbuf *eb)
            (f->state == FETCH_STARTING ||
             (f->state == FETCH_STREAMING && f->info.size == 0 && !f->proved)))
         rc = rt_cond_wait(&f->moved, DEADLINE_NEVER);
+    assert(f->heads > 0);
     f->heads--;
     if (rc != ERR_OK && f->heads == 0)
         cloud_get_end(&f->spare); /* no reader is left to take it over */
@@ -84,6 +88,7 @@ enter(struct join *j)
     uint64_t space = j->chunk != NULL ? chunk_space(j->bucket->id) : j->bucket->id;
     struct fetch *f = NULL;
 
+    assert(j->get->fetch == NULL);
     j->get->source = OBJECT_FETCHED;
     j->rc = key_slot_get(j->s, space, j->key, &slot, j->eb);
     if (j->rc == ERR_OK)
@@ -91,6 +96,8 @@ enter(struct join *j)
     key_slot_drop(&slot);
     if (j->rc != ERR_OK)
         return;
+    assert(f->refs > 0);
+    assert(f->readers < f->refs);
     f->readers++;
     f->urgent = f->urgent || j->prefetch == NULL;
     j->get->fetch = f;
@@ -99,6 +106,8 @@ enter(struct join *j)
 static void
 exit_fetch(struct fetch_reader *g)
 {
+    assert(g->fetch != NULL);
+    assert(g->fetch->readers > 0);
     fetch_reader_left(g->fetch);
     fetch_drop(&g->fetch);
 }
@@ -109,6 +118,8 @@ take_relay(struct fetch_reader *g)
 {
     struct fetch *f = g->fetch;
 
+    assert(f->state != FETCH_FAILED);
+    assert(f->state != FETCH_STARTING);
     if (g->relay != NULL) /* this reader has it already */
         return FETCH_JOIN_READ;
     if (f->state == FETCH_LOCAL)
@@ -127,6 +138,7 @@ join_on_owner(void *arg)
     struct join *j = arg;
     struct fetch *f;
 
+    assert(rt_loop_index() == j->get->owner);
     enter(j);
     if (j->rc != ERR_OK)
         return;
@@ -191,6 +203,8 @@ fetch_join_chunk_begin(struct object_service *s, const struct map_bucket *b,
         .s = s, .bucket = b, .chunk = chunk, .prefetch = prefetch, .get = g, .eb = eb};
     enum err rc;
 
+    assert(chunk->of.chunk_bytes > 0);
+    assert(chunk->number < chunk_count(&chunk->of));
     *out = NULL;
     j.key = (struct span){name, chunk_name(&chunk->of, chunk->key, chunk->number, name)};
     g->owner = key_owner_loop(b, chunk->key);
@@ -216,6 +230,8 @@ await_on_owner(void *arg)
 {
     struct await *w = arg;
 
+    assert(rt_loop_index() == w->get->owner);
+    assert(w->get->fetch != NULL);
     w->rc = wait_for_head(w->get->fetch, w->eb);
     if (w->rc == ERR_OK)
         w->how = take_relay(w->get);
@@ -247,6 +263,7 @@ ask_on_owner(void *arg)
 {
     struct ask *q = arg;
 
+    assert(rt_loop_index() == q->get->owner);
     q->landed = fetch_visible(q->get->fetch);
     if (q->arena != NULL)
         q->etag = arena_span(q->arena, q->get->fetch->etag);
@@ -302,6 +319,9 @@ read_on_owner(void *arg)
     struct read *r = arg;
     struct fetch *f = r->get->fetch;
 
+    assert(rt_loop_index() == r->get->owner);
+    assert(f != NULL);
+    assert(r->len > 0);
     if (r->get->relay != NULL) {
         r->rc = cloud_get_read(r->get->relay, r->buf, r->len, &r->n, r->eb);
         if (r->rc == ERR_OK && r->n == 0)
@@ -334,6 +354,8 @@ read_on_owner(void *arg)
         memcpy(r->buf, f->first_piece + r->offset, r->n);
         return;
     }
+    assert(f->writer != NULL);
+    assert(r->offset < fetch_visible(f));
     f->peeking++;
     r->rc = disks_write_peek(f->writer, r->offset, r->buf,
                              MIN(r->len, fetch_visible(f) - r->offset), &r->n, r->eb);
@@ -342,6 +364,7 @@ read_on_owner(void *arg)
     if (r->rc == ERR_OK && r->n == 0)
         r->rc =
             err_set(r->eb, ERR_INTERNAL, "bytes that have landed cannot be read back");
+    assert(r->n <= r->len);
 }
 
 enum err
@@ -351,6 +374,8 @@ fetch_reader_read(struct fetch_reader *g, uint64_t offset, void *buf, size_t len
     struct read r = {.get = g, .offset = offset, .buf = buf, .len = len, .eb = eb};
     enum err rc = key_run_on_owner(g->owner, read_on_owner, &r);
 
+    assert(offset < UINT64_MAX);
+    assert(len > 0);
     if (rc != ERR_OK)
         return err_set(eb, rc, "no fiber is free for the fetch");
     g->under_way = true;
@@ -366,6 +391,8 @@ leave_on_owner(void *arg)
 {
     struct fetch_reader *g = arg;
 
+    assert(rt_loop_index() == g->owner);
+    assert(g->fetch != NULL);
     cloud_get_end(&g->relay);
     exit_fetch(g);
 }

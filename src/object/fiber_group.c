@@ -1,5 +1,6 @@
 #include "object/fiber_group.h"
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -45,6 +46,8 @@ run_member(void *arg)
     struct member *m = arg;
     struct of_loop *l = &m->group->loops[rt_loop_index()];
 
+    assert(l->busy > 0);
+    assert(m->fiber == NULL);
     m->fiber = rt_self();
     if (m->group->ending)
         rt_cancel(m->fiber);
@@ -62,6 +65,7 @@ fiber_group_spawn(struct fiber_group *g, void (*run)(void *arg), void *arg)
     struct member *m;
     enum err rc;
 
+    assert(run != NULL);
     if (g->ending)
         return ERR_CANCELLED;
     m = xcalloc(1, sizeof *m);
@@ -99,6 +103,7 @@ end_on_loop(void *arg)
     struct of_loop *l = &g->loops[rt_loop_index()];
     struct rt_shield shield;
 
+    assert(g->ending);
     rt_shield_begin(&shield);
     LIST_EACH(&l->members, n)
     {
@@ -125,6 +130,7 @@ fiber_group_end(struct fiber_group **gp)
         while (key_run_on_owner(i, end_on_loop, g) != ERR_OK)
             rt_yield(); /* no stack is free there: others are ending too */
     *gp = NULL;         /* only now: ending fibers read it */
+    assert(g->ending);
     free(g->loops);
     free(g);
 }

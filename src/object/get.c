@@ -39,6 +39,22 @@ struct object_get {
 
 enum { LABEL_HIT, LABEL_MISS, LABEL_BYPASS, LABEL_COALESCED, LABEL_NONE };
 
+/* What holds between two calls of a reader. */
+static void
+object_get_check(const struct object_get *g)
+{
+    assert(g->at <= g->size);
+    assert(g->left <= g->size - g->at);
+    assert(g->bucket->refs > 0);
+    assert(g->kind != COLD || g->cold != NULL || g->left == 0);
+    assert(g->kind != CHUNKED || g->chunked != NULL);
+    assert(g->kind != CHUNKED || !g->chosen || g->chunks != NULL || g->size == 0 ||
+           g->left == 0);
+    assert(g->cold == NULL || g->bucket->cached);
+    assert(g->remote == NULL || g->bucket->cached);
+    assert(!g->counted || g->behind == NULL);
+}
+
 static void
 set_source(struct object_get *g, enum object_source source)
 {
@@ -49,6 +65,7 @@ set_source(struct object_get *g, enum object_source source)
         [OBJECT_BYPASS] = LABEL_BYPASS,
     };
 
+    assert(source <= OBJECT_BYPASS);
     g->source = source;
     g->label = labels[source];
 }
@@ -110,6 +127,7 @@ direct_begin(struct object_get *g, struct object_info *info, struct errbuf *eb)
     struct s3_object_info from;
     enum err rc = cloud_head(g->s->options.cloud, g->bucket, g->key, g->arena, &from, eb);
 
+    assert(g->bucket->cached);
     if (rc != ERR_OK)
         return rc;
     memset(info, 0, sizeof *info);
@@ -142,6 +160,8 @@ cached_begin(struct object_get *g, struct object_info *info, bool *again,
     enum fetch_join_result how = FETCH_JOIN_READ;
     enum err rc;
 
+    assert(g->bucket->cached);
+    assert(g->cold == NULL);
     *again = false;
     count_reader(g);
     rc = fetch_join(g->s, g->bucket, g->key, g->behind, g->arena, info, &g->cold, &how,
@@ -162,6 +182,7 @@ cached_begin(struct object_get *g, struct object_info *info, bool *again,
 static void
 take_chunks(struct object_get *g, const struct object_info *info)
 {
+    assert(g->chunked == NULL);
     if (g->kind != LOCAL || (g->entry.flags & ENTRY_CHUNKS) == 0)
         return;
     g->kind = CHUNKED;
@@ -316,6 +337,8 @@ direct_range(struct object_get *g, bool begun, struct errbuf *eb)
         cloud_get_begin(g->s->options.cloud, g->bucket, g->key, g->at,
                         g->at + g->left - 1, g->etag, g->arena, &info, &g->remote, eb);
 
+    assert(g->left > 0);
+    assert(g->kind == DIRECT);
     /* Not ERR_PRECONDITION: another version replaced it, and no condition of the caller failed. Some remotes
      * ignore If-Match. */
     if (rc == ERR_PRECONDITION || rc == ERR_RANGE ||
@@ -337,6 +360,8 @@ begin_chunks(struct object_get *g)
                                      .len = g->left,
                                      .behind = g->behind};
 
+    assert(g->chunks == NULL);
+    assert(g->left > 0);
     g->chunks = chunk_reader_new(&o);
 }
 
@@ -347,6 +372,7 @@ next_chunked(struct object_get *g, struct deadline by, struct span *piece,
     bool first = g->label == LABEL_NONE;
     enum err rc;
 
+    assert(g->chunks != NULL);
     rc = chunk_reader_next(g->chunks, by, piece, eb);
     if (rc != ERR_OK) /* once some bytes were returned no other version can be read */
         return rc == ERR_NOT_FOUND && !first ? ERR_BACKEND : rc;
@@ -364,7 +390,9 @@ object_get_range(struct object_get *g, uint64_t first, uint64_t len, struct errb
 {
     struct disks_key k = object_disk_key(g->bucket, g->key);
 
-    assert(!g->chosen && first <= g->size && len <= g->size - first);
+    assert(!g->chosen);
+    assert(first <= g->size);
+    assert(len <= g->size - first);
     g->chosen = true;
     g->at = first;
     g->left = len;
@@ -412,6 +440,8 @@ next_direct(struct object_get *g, struct deadline by, struct span *piece,
     size_t n = 0;
     enum err rc = reader_buffer(&g->buf, g->left, by, eb);
 
+    assert(g->kind == DIRECT);
+    assert(g->left > 0);
     if (rc == ERR_OK)
         rc = cloud_get_read(g->remote, g->buf->at, MIN(g->left, g->buf->room), &n, eb);
     if (rc == ERR_OK && n == 0)
@@ -429,6 +459,8 @@ go_direct(struct object_get *g, struct deadline by, struct span *piece, struct e
     bool asked = fetch_reader_etag(g->cold, g->arena, &g->etag);
     enum err rc;
 
+    assert(g->cold != NULL);
+    assert(g->kind == COLD);
     fetch_reader_leave(&g->cold);
     disks_read_end(&g->reader);
     if (!asked)
@@ -454,6 +486,8 @@ next_fetched(struct object_get *g, struct deadline by, struct span *piece,
     size_t n = 0;
     enum err rc = pass ? ERR_OK : reader_buffer(&g->buf, g->left, by, eb);
 
+    assert(g->cold != NULL);
+    assert(g->left > 0);
     if (rc != ERR_OK)
         return rc;
     *piece = pass ? (struct span){NULL, g->left}
@@ -490,6 +524,7 @@ object_get_next(struct object_get *g, struct deadline by, struct span *piece,
     enum err rc = ERR_OK;
 
     assert(g->chosen);
+    object_get_check(g);
     *piece = (struct span){"", 0};
     if (g->left == 0)
         return ERR_OK;
@@ -513,7 +548,8 @@ object_get_next(struct object_get *g, struct deadline by, struct span *piece,
         g->left = 0; /* local bytes were skipped */
     if (g->left == 0)
         return ERR_OK;
-    assert(piece->len > 0 && piece->len <= g->left);
+    assert(piece->len > 0);
+    assert(piece->len <= g->left);
     g->at += piece->len;
     g->left -= piece->len;
     if (g->bucket->cached)
@@ -527,6 +563,8 @@ object_get_more(struct object_get *g, struct span *pieces, unsigned max)
     uint64_t bytes = 0;
     unsigned n;
 
+    assert(g->chosen);
+    assert(max > 0);
     if (g->kind != LOCAL || g->left == 0)
         return 0;
     n = disks_read_more(&g->reader, pieces, max);

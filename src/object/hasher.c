@@ -36,6 +36,8 @@ run_all(struct hashing *of_loop)
     struct md5_job *jobs = of_loop->jobs;
     bool together = jobs->next != NULL;
 
+    assert(jobs != NULL);
+    assert(of_loop->job_count > 0);
     for (const struct md5_job *j = jobs; j != NULL; j = j->next)
         metric_add(M_MD5_BYTES, together ? 1 : 0, (int64_t)j->len);
     of_loop->jobs = NULL;
@@ -53,6 +55,7 @@ lead_jobs(struct hashing *of_loop)
 {
     unsigned lanes = md5_lanes();
 
+    assert(of_loop->job_count == 1);
     for (unsigned turn = 0; turn < (of_loop->in_a_hurry ? 1 : TURNS) &&
                             of_loop->job_count < lanes && rt_others_ready();
          turn++)
@@ -75,6 +78,7 @@ hasher_add(struct object_service *s, struct md5 *m, const void *data, size_t len
     p.job.len = len;
     p.job.out = out;
     p.job.phase = MD5_BEGIN;
+    assert((of_loop->jobs == NULL) == (of_loop->job_count == 0));
     of_loop->jobs = &p.job;
     of_loop->job_count++;
     of_loop->in_a_hurry |= out == NULL;
@@ -92,6 +96,7 @@ hasher_add(struct object_service *s, struct md5 *m, const void *data, size_t len
 void
 hash_stream_begin(struct object_service *s, struct hash_stream *h)
 {
+    assert(s->hashing != NULL);
     *h = (struct hash_stream){0};
     md5_init(&h->md5);
     list_push_back(&s->hashing[rt_loop_index()].lagging, &h->of_loop);
@@ -113,6 +118,7 @@ hash_stream_end(struct hash_stream *h)
 static void
 run_together(struct md5_job *jobs, unsigned count)
 {
+    assert(count <= MD5_LANES_MAX);
     for (unsigned i = 0; i < count; i++) {
         jobs[i].next = i + 1 < count ? &jobs[i + 1] : NULL;
         metric_add(M_MD5_BYTES, count > 1 ? 1 : 0, (int64_t)jobs[i].len);
@@ -149,6 +155,7 @@ run_slices(struct list *lagging)
 static bool
 is_only(const struct list *lagging)
 {
+    assert(lagging->next != lagging);
     return lagging->next->next == lagging;
 }
 
@@ -193,6 +200,7 @@ wait_for_lanes(struct hashing *of_loop, const struct hash_stream *h)
     struct deadline by;
     bool came = false;
 
+    assert(of_loop->led);
     if (!h->patient || lanes_are_full(&of_loop->lagging))
         return;
     if (of_loop->in_vain >= VAIN_ROUNDS && of_loop->in_vain % VAIN_ROUNDS != 0) {
@@ -210,6 +218,8 @@ wait_for_lanes(struct hashing *of_loop, const struct hash_stream *h)
 static void
 lead(struct hashing *of_loop, struct hash_stream *h)
 {
+    assert(!of_loop->led);
+    assert(h->len > 0);
     of_loop->led = true;
     rt_yield(); /* queued bytes are received first */
     for (unsigned turn = 1; turn < (h->patient ? PATIENT_TURNS : TURNS) &&
@@ -223,6 +233,8 @@ lead(struct hashing *of_loop, struct hash_stream *h)
         if (h->len > 0)
             rt_yield(); /* no fiber waits for more than one round */
     }
+    assert(of_loop->led);
+    assert(h->len == 0);
     of_loop->led = false;
     wake_drained(&of_loop->lagging, true);
 }
@@ -241,10 +253,12 @@ hash_stream_drain(struct object_service *s, struct hash_stream *h, bool patient)
             continue;
         }
         rt_waiter_init(&waits);
+        assert(h->waits == NULL);
         h->waits = &waits;
         rt_cond_signal(&of_loop->fuller);
         rt_wait(&waits);
     }
+    assert(h->len == 0);
 }
 
 void
@@ -253,6 +267,7 @@ hash_stream_add(struct object_service *s, struct hash_stream *h, const void *dat
 {
     struct hashing *of_loop = &s->hashing[rt_loop_index()];
 
+    assert(h->of_loop.next != NULL);
     assert(h->len == 0 || h->at + h->len == data);
     if (h->len == 0)
         h->at = data;

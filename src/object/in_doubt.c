@@ -1,5 +1,7 @@
 #include "object/in_doubt.h"
 
+#include <assert.h>
+
 #include "base/log.h"
 #include "base/mem.h"
 #include "object/fetch.h"
@@ -18,6 +20,7 @@ in_doubt_begin(struct object_service *s, const struct disks_key *k, struct in_do
     struct entry entry = {0};
     enum err rc = disks_lookup(s->options.disks, k, &entry, eb);
 
+    assert(k->at.key.len > 0);
     *d = (struct in_doubt){.key = *k};
     if (rc != ERR_OK && rc != ERR_NOT_FOUND)
         return rc;
@@ -38,6 +41,7 @@ in_doubt_clear(struct object_service *s, const struct disks_key *k)
 void
 in_doubt_refused(struct object_service *s, const struct in_doubt *d)
 {
+    assert(d->key.at.key.len > 0);
     if (!d->was_in_doubt)
         in_doubt_clear(s, &d->key);
 }
@@ -102,6 +106,7 @@ same_time(const struct object_info *kept, const struct s3_object_info *from)
 int64_t
 in_doubt_mtime(int64_t now_ms, bool by_md5)
 {
+    assert(now_ms > 0);
     return by_md5 ? now_ms + (now_ms % 1000 == 0) : now_ms - now_ms % 1000;
 }
 
@@ -118,6 +123,7 @@ ask(struct fetch *f, bool *same)
     bool refused = false;
     enum err rc = ERR_OK;
 
+    assert(f->chunk == NULL);
     *same = false;
     if (info_from_entry(f->s, &k, &f->entry, a, &kept, &eb) == ERR_OK)
         rc = cloud_head_or_refused(f->s->options.cloud, f->bucket, f->key, a, &from,
@@ -146,6 +152,10 @@ in_doubt_resolve(struct fetch *f, bool *over)
     bool same;
     enum err rc;
 
+    assert(f->chunk == NULL);
+    assert((f->entry.flags & ENTRY_IN_DOUBT) != 0);
+    assert(f->state == FETCH_STARTING);
+    assert(!f->sealed);
     *over = false;
     if (f->obsolete ||
         ((f->entry.flags & ENTRY_CHUNKS) == 0 && f->entry.size < ASKED_LEAST))

@@ -17,6 +17,7 @@ etag_of(const uint8_t md5[16], uint32_t parts, struct span text, char out[160])
         etag_text(md5, parts, out);
         return;
     }
+    assert(n < 160);
     memcpy(out, text.at, n);
     out[n] = '\0';
 }
@@ -25,6 +26,7 @@ void
 info_from_meta(const struct entry *entry, const struct object_meta *meta,
                struct object_info *out)
 {
+    assert(meta->chunk_bytes == 0 || meta->whole_bytes > 0);
     out->size = meta->whole_bytes > 0 ? meta->whole_bytes : entry->size;
     out->chunk_bytes = meta->chunk_bytes;
     out->mtime_ms = entry->mtime_ms;

@@ -12,12 +12,14 @@
 unsigned
 key_owner_loop(const struct map_bucket *b, struct span key)
 {
+    assert(b->id != 0);
     return (unsigned)(hash_xxh3(key.at, key.len, b->id) % rt_loop_count());
 }
 
 enum err
 key_run_on_owner(unsigned owner, fiber_fn *fn, void *arg)
 {
+    assert(owner < rt_loop_count());
     if (rt_loop_index() != owner)
         return rt_call(owner, fn, arg);
     fn(arg);
@@ -27,6 +29,7 @@ key_run_on_owner(unsigned owner, fiber_fn *fn, void *arg)
 enum err
 key_run_on_owner_cancellable(unsigned owner, fiber_fn *fn, void *arg)
 {
+    assert(owner < rt_loop_count());
     if (rt_loop_index() != owner)
         return rt_call_cancellable(owner, fn, arg);
     fn(arg);
@@ -36,6 +39,7 @@ key_run_on_owner_cancellable(unsigned owner, fiber_fn *fn, void *arg)
 enum err
 key_tables_start(struct object_service *s)
 {
+    assert(s->keys == NULL);
     s->keys = xcalloc(rt_loop_count(), sizeof(struct key_table *));
     for (unsigned i = 0; i < rt_loop_count(); i++) {
         s->keys[i] = xcalloc(1, sizeof *s->keys[i]);
@@ -51,6 +55,7 @@ end_on_loop(void *arg)
 {
     struct key_table *t = arg;
 
+    assert(t->slots.count <= KEYS_BUSY_MAX);
     t->stopping = true;
     LIST_EACH(&t->fetches, at)
     {
@@ -106,6 +111,7 @@ key_slot_get(struct object_service *s, uint64_t bucket, struct span key,
     char name[8 + STORE_KEY_MAX];
     struct key_slot *slot;
 
+    assert(bucket != 0);
     *out = NULL;
     assert(key.len <= STORE_KEY_MAX);
     for (unsigned i = 0; i < 8; i++)
@@ -125,6 +131,7 @@ key_slot_get(struct object_service *s, uint64_t bucket, struct span key,
                            KEYS_BUSY_MAX);
         }
     }
+    assert(slot->table == t);
     slot->refs++;
     *out = slot;
     return ERR_OK;
@@ -138,7 +145,10 @@ key_slot_drop(struct key_slot **sp)
     *sp = NULL;
     if (slot == NULL || --slot->refs > 0)
         return;
-    assert(slot->fetch == NULL && !slot->writing);
+    assert(slot->fetch == NULL);
+    assert(!slot->writing);
+    assert(!slot->asking);
+    assert(slot->table->slots.count > 0);
     table_erase(&slot->table->slots, (struct span){slot->name, slot->name_len});
     if (slot->table->slots.count == 0)
         rt_cond_broadcast(&slot->table->emptied);

@@ -61,6 +61,7 @@ seek_behind(struct walk *w, struct span group)
 {
     size_t len = group.len;
 
+    assert(group.len <= sizeof w->from_bytes);
     while (len > 0 && (unsigned char)group.at[len - 1] == 0xff)
         len--;
     if (len == 0)
@@ -113,6 +114,8 @@ add(struct walk *w, struct span name, const struct store_entry *key, struct errb
     struct object_entry *out = &w->page->entries[w->page->count];
     char *at = arena_try(w->arena, name.len + ETAG_TEXT_MAX);
 
+    assert(w->page->count < w->o->max);
+    assert(name.len <= STORE_KEY_MAX);
     if (at == NULL)
         return err_set(eb, ERR_BUSY, "no memory for a page of %u names", w->o->max);
     memcpy(at, name.at, name.len);
@@ -169,6 +172,8 @@ list_here(struct walk *w, struct errbuf *eb)
     bool done = !first_seek(w);
     enum err rc = ERR_OK;
 
+    assert(w->o->max > 0);
+    assert(w->scratch == NULL);
     w->scratch = arena_new(KIB(16), SCRATCH_BYTES);
     w->batch = w->o->delimiter.len > 0 ? 16 : ENTRIES_A_TIME;
     while (rc == ERR_OK && !done) {
@@ -176,6 +181,8 @@ list_here(struct walk *w, struct errbuf *eb)
         uint32_t count = 0, left = w->o->max - w->page->count + 1;
         bool more = false;
 
+        assert(left > 0);
+        assert(w->page->count <= w->o->max);
         arena_reset(w->scratch);
         rc = disks_list(w->s->options.disks, w->bucket->id, w->bucket->copies,
                         w->next.from, w->next.inclusive, MIN(left, w->batch), w->scratch,
@@ -217,6 +224,8 @@ list_ask_backend(struct list_follow *f, struct span token, struct arena *a,
     bool stale;
     enum err rc;
 
+    assert(f->bucket->cached);
+    assert(o->max > 0);
     if (o->after.len > 0 &&
         span_eq(group_of(o->prefix, o->delimiter, o->after), o->after))
         l.start_after =
@@ -258,6 +267,7 @@ find_page(struct walk *w, struct s3_list_page *out, bool *down, struct errbuf *e
         .s = w->s, .bucket = w->bucket, .o = w->o, .wanted = w->o->after.len > 0};
     enum err rc;
 
+    assert(w->bucket->cached);
     *down = false;
     if (list_prefetch_take(w->s, w->bucket, w->o, w->arena, out))
         return ERR_OK;
@@ -293,6 +303,7 @@ list_cached(struct walk *w, struct errbuf *eb)
                                   .mtime_ms = e->mtime_ms,
                                   .etag = e->etag};
     }
+    assert(w->page->count <= o->max);
     w->page->truncated = from.truncated || w->page->count < from.count;
     return check_progress(w, eb);
 }

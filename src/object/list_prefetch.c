@@ -1,5 +1,6 @@
 #include "object/list_prefetch.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,6 +60,7 @@ drop(struct list_page **pp)
 {
     struct list_page *p = *pp;
 
+    assert(p->users > 0);
     *pp = NULL;
     if (--p->users > 0)
         return;
@@ -122,6 +124,8 @@ run(void *arg)
     struct errbuf eb = {{0}};
     bool down;
 
+    assert(p->users > 0);
+    assert(!p->there);
     rt_doing("a page of a listing, ahead");
     p->rc = p->lost
                 ? ERR_CANCELLED
@@ -144,6 +148,7 @@ new_page(const struct list_follow *f, struct span after)
 {
     struct list_page *p = xcalloc(1, sizeof *p);
 
+    assert(f->bucket->cached);
     p->users = 1;
     p->s = f->s;
     p->bucket = map_bucket_ref(f->bucket);
@@ -182,6 +187,7 @@ ask(const struct list_follow *f, struct span after)
         drop(&p);
         return NULL;
     }
+    assert(p->users == 1);
     p->users++;
     list_push_back(&l->pages, &p->of_loop);
     return p;
@@ -202,6 +208,7 @@ list_follow_end(struct list_follow *f, enum err rc, const struct s3_list_page *f
     struct span last = more ? found->entries[found->count - 1].key : SPAN("");
     struct list_page *p;
 
+    assert(rc != ERR_OK || found != NULL);
     f->token = more ? found->next_token : last;
     if (f->next == NULL && more && f->wanted) {
         f->next = ask(f, last);
@@ -238,6 +245,7 @@ copy(const struct s3_list_page *from, struct arena *a, struct s3_list_page *out)
     size_t room = 1;
     char *at;
 
+    assert(from->entries != NULL || from->count == 0);
     for (uint32_t i = 0; i < from->count; i++)
         room += from->entries[i].key.len + from->entries[i].etag.len;
     *out = *from;
@@ -267,6 +275,7 @@ goes_on(const struct list_page *p)
 static void
 follow(struct list_page *p)
 {
+    assert(p->taken);
     p->follow.wanted = true;
     if (!p->there && p->follow.token.len > 0)
         list_follow_token(&p->follow, p->follow.token);
@@ -286,6 +295,7 @@ list_prefetch_take(struct object_service *s, const struct map_bucket *b,
 
     if (p == NULL)
         return false;
+    assert(!p->taken);
     p->taken = true;
     p->users++;
     follow(p);

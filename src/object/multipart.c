@@ -1,5 +1,6 @@
 /* multipart: uploads in parts. Native uploads live on the disk. For a cached bucket each call is forwarded, and
  * the first read fetches the object. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -101,6 +102,7 @@ native_part_begin(struct object_service *s, const struct map_bucket *b, struct s
     struct upload_id id;
     enum err rc = native_id(upload_id, &id) ? ERR_OK : no_upload(eb);
 
+    assert(!b->cached);
     if (rc == ERR_OK)
         rc = part_checksum(s, &k, &id, &own, eb);
     if (rc == ERR_OK)
@@ -128,6 +130,7 @@ write_through_part_begin(struct object_service *s, const struct map_bucket *b,
     struct disks_key k = object_disk_key(b, key);
     enum err rc = put_new(s, b, key, o, PUT_PART_WRITE_THROUGH, out, eb);
 
+    assert(b->cached);
     if (rc != ERR_OK)
         return rc;
     (*out)->upload_text = xmemdup0(upload_id.at, upload_id.len);
@@ -262,6 +265,7 @@ match_parts(struct complete *c)
     uint32_t count = 0, at = 0, i = 0, after = 0;
     bool more = true;
 
+    assert(c->named != NULL);
     while (i < w->count) {
         while (at < count && page[at].number < w->parts[i].number)
             at++;
@@ -287,6 +291,8 @@ match_parts(struct complete *c)
             c->bad->size = page[at].size;
             return bad_part(c, COMPLETE_TOO_SMALL, w->parts[i].number, "is under 5 MiB");
         }
+        assert(at < count);
+        assert(i < w->count);
         c->named[i++] = page[at];
     }
     return ERR_OK;
@@ -304,6 +310,8 @@ combine_checksums(struct complete *c, struct object_meta *meta)
     size_t len;
     char *bytes;
 
+    assert(c->named != NULL);
+    assert(c->what->count > 0);
     if (kind == CHECKSUM_NONE) {
         kind = (enum checksum_kind)c->named[0].checksum_algorithm;
         if (!checksum_combines(kind))
@@ -336,6 +344,7 @@ combine_checksums(struct complete *c, struct object_meta *meta)
         meta->checksum = (struct span){NULL, 0};
         return;
     }
+    assert(len > 0);
     bytes = arena_alloc(c->arena, len + 1);
     memcpy(bytes, sum.bytes, len);
     meta->checksum = (struct span){bytes, len};
@@ -402,6 +411,8 @@ complete_native(struct complete *c, struct object_info *out)
     enum err rc =
         disks_upload_meta(c->s->options.disks, &c->key, &c->id, c->arena, &meta, c->eb);
 
+    assert(c->what->count > 0);
+    assert(!c->bucket->cached);
     if (rc ==
         ERR_NO_UPLOAD) { /* it may have been completed before: give the same answer */
         rc = disks_upload_complete(c->s->options.disks, &c->key, &c->id, NULL, 0, NULL,
@@ -492,6 +503,7 @@ complete_write_through(struct object_service *s, const struct map_bucket *b,
     bool unknown = false;
     enum err rc;
 
+    assert(b->cached);
     for (uint32_t i = 0; i < w->count; i++)
         parts[i] = (struct s3_part){w->parts[i].number, w->parts[i].etag};
     what.headers = headers_of_condition(w->condition, a, &what.header_count);

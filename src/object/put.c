@@ -66,6 +66,7 @@ begin_writer(struct object_put *p, uint64_t size, struct errbuf *eb)
     struct object_service *s = p->s;
     struct disks_key k = object_disk_key(p->bucket, p->key);
 
+    assert(p->writer == NULL);
     for (unsigned i = 0; i < 3; i++) {
         const struct map_bucket *now;
         enum err rc = disks_write_begin(s->options.disks, &k,
@@ -104,6 +105,21 @@ object_put_begin(struct object_service *s, const struct map_bucket *b, struct sp
     return rc;
 }
 
+/* What holds between two calls of a writer. */
+static void
+object_put_check(const struct object_put *p)
+{
+    assert(p->writer != NULL);
+    assert(p->bucket->refs > 0);
+    assert(p->options.size == STORE_SIZE_UNKNOWN || p->sums.size <= p->options.size);
+    assert(!p->summed || p->hashed);
+    assert(!p->summed || !p->lags);
+    assert(p->write_lock == NULL || p->kind == PUT_WRITE_THROUGH);
+    assert((p->upload_text != NULL) == (p->kind == PUT_PART_WRITE_THROUGH));
+    assert((p->part_number > 0) ==
+           (p->kind == PUT_PART || p->kind == PUT_PART_WRITE_THROUGH));
+}
+
 /* The end of the body is hashed along with its last bytes, if it is known. */
 static void
 add_md5(struct object_put *p, const void *data, size_t len)
@@ -121,6 +137,7 @@ object_put_write(struct object_put *p, const void *data, size_t len, struct errb
     const char *at = data;
 
     assert(!p->lags);
+    assert(!p->summed);
     while (len > 0) {
         size_t n = MIN(len, HASH_SLICE);
         enum err rc;
@@ -151,7 +168,9 @@ object_put_room(struct object_put *p, void **at, size_t *len, struct errbuf *eb)
 {
     enum err rc = ERR_OK;
 
-    assert(p->options.size != STORE_SIZE_UNKNOWN && p->sums.size < p->options.size);
+    object_put_check(p);
+    assert(p->options.size != STORE_SIZE_UNKNOWN);
+    assert(p->sums.size < p->options.size);
     *len = disks_write_room(p->writer, at);
     if (*at != NULL && *len == 0) {
         rc = disks_write_flush(p->writer, eb);
@@ -173,6 +192,8 @@ object_put_room(struct object_put *p, void **at, size_t *len, struct errbuf *eb)
 void
 object_put_filled(struct object_put *p, size_t len)
 {
+    assert(p->room != NULL);
+    assert(len <= p->options.size - p->sums.size);
     disks_write_filled(p->writer, len);
     checksum_add(&p->sum, p->room, len);
     if (p->lags)
@@ -187,7 +208,9 @@ object_put_filled(struct object_put *p, size_t len)
 enum err
 object_put_zero_copy(struct object_put *p, struct span body, struct errbuf *eb)
 {
-    assert(p->sums.size == 0 && body.len == p->options.size);
+    object_put_check(p);
+    assert(p->sums.size == 0);
+    assert(body.len == p->options.size);
     if ((p->kind != PUT_NATIVE && p->kind != PUT_PART) || body.len > HASH_SLICE ||
         !disks_write_lend(p->writer, body))
         return object_put_write(p, body.at, body.len, eb);
@@ -203,6 +226,7 @@ drain_hash(struct object_put *p, struct errbuf *eb)
 {
     enum err rc = disks_write_flush(p->writer, eb);
 
+    assert(p->lags);
     hash_stream_drain(p->s, &p->lag, is_patient(p));
     p->md5 =
         p->lag
@@ -218,6 +242,7 @@ object_copy_body(struct object_get *from, uint64_t first, uint64_t len,
     struct span piece;
     enum err rc = object_get_range(from, first, len, eb);
 
+    assert(to->writer != NULL);
     while (rc == ERR_OK) {
         rc = object_get_next(from, DEADLINE_NEVER, &piece, eb);
         if (rc != ERR_OK || piece.len == 0)
@@ -266,6 +291,7 @@ static void
 complete_meta(const struct object_put *p, const struct object_meta *given,
               struct object_meta *out)
 {
+    assert(p->kind <= PUT_PART_WRITE_THROUGH);
     *out = *given;
     out->mtime_ms = (int64_t)(rt_wall_ns() / 1000000u);
     memcpy(out->md5, p->sums.md5, sizeof out->md5);
@@ -297,6 +323,9 @@ commit_native(struct object_put *p, const struct object_meta *meta, struct arena
     enum err rc = ask_again(
         p, &(struct quota_ask){.key = p->key, .size = p->sums.size, .count = 1}, eb);
 
+    assert(p->kind == PUT_NATIVE);
+    assert(p->summed);
+    assert(p->hashed);
     if (rc != ERR_OK)
         return rc;
     rc = disks_commit(&p->writer, meta,
@@ -321,6 +350,9 @@ commit_part(struct object_put *p, const struct object_meta *meta, struct arena *
                                                 .part = p->part_number},
                             eb);
 
+    assert(p->kind == PUT_PART);
+    assert(p->summed);
+    assert(p->part_number > 0);
     if (rc == ERR_OK)
         rc = disks_part_commit(&p->writer, meta, eb);
     if (rc != ERR_OK)

@@ -78,6 +78,7 @@ replaced_part(struct object_service *s, const struct disks_key *k,
     uint32_t count;
     bool more;
 
+    assert(ask->upload != NULL);
     if (ask->part > 0 &&
         disks_part_list(s->options.disks, k, ask->upload, ask->part - 1, 1, a, &p, &count,
                         &more, &eb) == ERR_OK &&
@@ -120,6 +121,8 @@ claim_for(struct on_its_way *of, const struct quota_ask *ask, const struct repla
 {
     uint64_t size = size_of(ask);
 
+    assert(of != NULL);
+    assert(ask->count <= 1);
     return (struct quota_claim){.of = of,
                                 .bytes = size > r->bytes ? size - r->bytes : 0,
                                 .objects =
@@ -168,6 +171,7 @@ announce(struct object_service *s, const struct map_bucket *b, struct on_its_way
     struct held h =
         held_by(s, b); /* after the claim: what has been committed by then is in here */
 
+    assert(mine->of == NULL || mine->of == w);
     h.coming_bytes = bytes - mine->bytes;
     h.coming_objects = objects - mine->objects;
     return h;
@@ -177,6 +181,7 @@ static enum err
 refused(const struct map_bucket *b, const struct quota_ask *ask, const struct replaced *r,
         const struct held *h, struct errbuf *eb)
 {
+    assert(b->quota_bytes > 0 || b->quota_objects > 0);
     if (objects_are_over(b, ask, r, h))
         return err_set(eb, ERR_QUOTA,
                        "bucket \"%s\" holds %" PRIu64
@@ -205,6 +210,7 @@ quota_claim(struct object_service *s, const struct map_bucket *b,
     if (b->quota_bytes == 0 && b->quota_objects == 0)
         return ERR_OK;
     w = numbered_make(s->quotas, b->id);
+    assert(claim->of == NULL || claim->of == w);
     for (int i = 0; i < 2; i++) {
         struct quota_claim want;
 
@@ -231,6 +237,8 @@ quota_confirm(struct object_service *s, const struct map_bucket *b,
 {
     struct replaced now;
 
+    assert(claim->leans || claim->leans_bytes == 0);
+    assert(ask->size != STORE_SIZE_UNKNOWN);
     if (!claim->leans)
         return ERR_OK;
     now = replaced_by(s, b, ask);
@@ -243,6 +251,7 @@ const struct store_condition *
 quota_condition(const struct quota_claim *claim, const struct store_condition *c,
                 struct store_condition *room)
 {
+    assert(!claim->leans_on_object || claim->leans);
     if (!claim->leans_on_object)
         return c;
     *room = c != NULL ? *c : (struct store_condition){0};
@@ -273,6 +282,8 @@ void
 quota_release(struct quota_claim *claim)
 {
     if (claim->of != NULL) {
+        assert(atomic_load(&claim->of->bytes) >= claim->bytes);
+        assert(atomic_load(&claim->of->objects) >= claim->objects);
         atomic_fetch_sub(&claim->of->bytes, claim->bytes);
         atomic_fetch_sub(&claim->of->objects, claim->objects);
     }

@@ -1,5 +1,6 @@
 #include "object/readahead.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,6 +65,8 @@ number_at(struct span s, size_t at, size_t digits)
 {
     uint64_t n = 0;
 
+    assert(at + digits <= s.len);
+    assert(digits <= DIGITS_MAX);
     for (size_t i = 0; i < digits; i++)
         n = n * 10 + (uint64_t)(s.at[at + i] - '0');
     return n;
@@ -74,6 +77,8 @@ readahead_compare(struct span a, struct span b, struct readahead_step *out)
 {
     size_t i = 0, k = 0;
 
+    assert(a.len <= STORE_KEY_MAX);
+    assert(b.len <= STORE_KEY_MAX);
     *out = (struct readahead_step){0};
     while (i < a.len && k < b.len) {
         size_t n = digits_at(a, i), m = digits_at(b, k);
@@ -105,6 +110,7 @@ likeness(const struct map_bucket *b, struct span key)
     size_t len = 0;
     uint64_t hash;
 
+    assert(key.len <= STORE_KEY_MAX);
     for (size_t i = 0; i < key.len; i++)
         if (!is_digit(key.at[i]))
             text[len++] = key.at[i];
@@ -125,6 +131,7 @@ name_of(const struct stream *t, uint64_t number, char out[STORE_KEY_MAX], size_t
                      (unsigned long long)number);
     size_t rest = t->len - t->at - t->digits;
 
+    assert(t->at + t->digits <= t->len);
     if (t->len - t->digits + (size_t)n > STORE_KEY_MAX)
         return false;
     memcpy(out, t->name, t->at);
@@ -156,6 +163,7 @@ run(void *arg)
     struct errbuf eb = {{0}};
     enum err rc;
 
+    assert(a->watch->busy > 0);
     rt_doing("readahead");
     rc = prefetch_first_bytes(a->s, a->bucket, (struct span){a->name, a->len}, &eb);
     a->watch->busy--;
@@ -200,6 +208,8 @@ readahead_advance(struct object_service *s, const struct map_bucket *b, struct w
     unsigned window = s->readahead->window;
     uint64_t number = MAX(t->fetched_to, t->last) + 1;
 
+    assert(w->busy <= window);
+    assert(t->run >= RUN);
     for (; number <= t->last + window && number < t->end && w->busy < window; number++) {
         if (object_readers_waiting(s) > READERS_MAX || !fetch(s, b, w, t, number))
             return;
@@ -212,6 +222,8 @@ readahead_advance(struct object_service *s, const struct map_bucket *b, struct w
 static void
 begin_stream(struct stream *t, uint64_t like, struct span key)
 {
+    assert(key.len <= sizeof t->name);
+    assert(like != 0);
     t->like = like;
     t->run = 1;
     t->fetched_to = 0;
@@ -230,6 +242,8 @@ readahead_observe(struct object_service *s, const struct map_bucket *b, struct s
     struct stream *t;
     uint64_t like;
 
+    assert(key.len <= STORE_KEY_MAX);
+    assert(b->cached);
     if (r->window == 0 || fiber_group_is_ending(r->fibers))
         return;
     like = likeness(b, key);
@@ -286,6 +300,7 @@ readahead_free(struct readahead **rp)
     *rp = NULL; /* only now: ending fibers read it */
     for (unsigned i = 0; i < rt_loop_count(); i++)
         free(r->watches[i]);
+    assert(r->fibers == NULL);
     free(r->watches);
     free(r);
 }

@@ -1,5 +1,6 @@
 #include "object/revalidate.h"
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +47,7 @@ hash_of(const struct map_bucket *b, struct span key, const struct entry *entry)
     uint64_t seed = b->id * 0x9E3779B97F4A7C15u ^ entry->version.counter ^
                     (uint64_t)entry->version.epoch << 40;
 
+    assert(b->id != 0);
     return hash_xxh3(key.at, key.len, seed);
 }
 
@@ -61,6 +63,7 @@ revalidate_mark(struct object_service *s, const struct map_bucket *b, struct spa
 {
     uint64_t hash, now;
 
+    assert(entry->version.epoch != 0);
     if (b->ttl_ms == 0)
         return;
     hash = hash_of(b, key, entry);
@@ -142,6 +145,7 @@ end_kept(struct ask *q)
     enum err rc =
         disks_evict_one(q->s->options.disks, q->bucket->id, q->key, q->entry, q->eb);
 
+    assert(q->entry != NULL);
     POINT(REVALIDATE_ENDED);
     if ((q->entry->flags & ENTRY_CHUNKS) != 0)
         tier_sweep(q->s);
@@ -191,12 +195,14 @@ ask_on_owner(void *arg)
         if (!slot->asking)
             break;
     }
+    assert(!slot->asking);
     slot->asking = true;
     q->rc = compare(q);
     if (q->rc == ERR_OK)
         revalidate_mark(q->s, q->bucket, q->key, q->entry);
     else if (q->rc == ERR_NOT_FOUND)
         q->rc = end_kept(q);
+    assert(slot->asking);
     slot->asking = false;
     slot->answers++;
     slot->asked = q->entry->version;
@@ -220,6 +226,8 @@ revalidate_check(struct object_service *s, const struct map_bucket *b, struct sp
                     .eb = eb};
     enum err rc;
 
+    assert(info != NULL);
+    assert(entry->version.epoch != 0);
     if (!b->cached ||
         (when == REVALIDATE_EXPIRED && (b->ttl_ms == 0 || is_fresh(s, b, key, entry))))
         return ERR_OK;

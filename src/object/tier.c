@@ -1,5 +1,6 @@
 #include "object/tier.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -22,7 +23,9 @@
     16u /* fraction of the budget evicted at once: enough to be worth a compaction */
 #define BUCKET_HIGH 95u /* percent of a bucket's own budget */
 #define BUCKET_LOW  90u
-#define PURGE_PAGE  256u
+static_assert(BUCKET_LOW < BUCKET_HIGH, "watermarks of a bucket's budget");
+static_assert(BUCKET_HIGH <= 100, "percent");
+#define PURGE_PAGE 256u
 
 struct tier {
     struct admission admission;
@@ -55,6 +58,7 @@ key_hash(const struct map_bucket *b, struct span key)
 static uint64_t
 hundredths(uint64_t whole, unsigned part)
 {
+    assert(part <= 100);
     return whole / 100 * part;
 }
 
@@ -140,6 +144,7 @@ tier_reserve(struct object_service *s, uint64_t size)
 void
 tier_release(struct object_service *s, uint64_t size)
 {
+    assert(atomic_load(&s->tier->reserved) >= size);
     atomic_fetch_sub(&s->tier->reserved, size);
 }
 
@@ -301,6 +306,7 @@ evict(struct object_service *s, uint64_t target, uint64_t want, uint64_t only)
     enum err rc = disks_evict(s->options.disks, &o, &out, &eb);
     bool looked = target == UINT64_MAX && want == 0;
 
+    assert(only == 0 || target == UINT64_MAX);
     if (rc != ERR_OK && rc != ERR_CANCELLED && rc != ERR_CLOSED)
         LOG(LOG_WARN, "tier.evict", eb.text, L_TEXT("code", err_name(rc)));
     if (rc != ERR_OK)
@@ -327,6 +333,7 @@ more_to_go(struct tier *t, uint64_t cached, uint64_t budget, uint64_t wanted)
 {
     uint64_t garbage = cached - MIN(cached, t->living), batch = budget / BATCH;
 
+    assert(budget > 0);
     if (is_reclaiming(t))
         return 0;
     t->reclaim_enough = t->reclaimed + batch / 2;
@@ -399,6 +406,7 @@ purge_page(struct object_service *s, uint64_t bucket, struct arena *a, bool *mor
     enum err rc = disks_list(s->options.disks, bucket, 1, (struct span){"", 0}, true,
                              PURGE_PAGE, a, &entries, &count, more, eb);
 
+    assert(bucket != 0);
     for (uint32_t i = 0; rc == ERR_OK && i < count; i++) {
         if ((entries[i].entry.flags & ENTRY_CACHED) == 0) {
             *more =
@@ -491,6 +499,7 @@ tier_start(struct object_service *s, struct errbuf *eb)
     struct tier *t = xcalloc(1, sizeof *t);
     enum err rc;
 
+    assert(s->tier == NULL);
     admission_init(&t->admission);
     rt_cond_init(&t->wake);
     s->tier = t;
@@ -512,6 +521,7 @@ tier_stop(struct object_service *s)
     rt_cond_signal(&t->wake);
     rt_daemon_join(&t->daemon);
     admission_fini(&t->admission);
+    assert(t->stop);
     free(t);
     s->tier = NULL;
 }

@@ -1,5 +1,6 @@
 /* version: versions of a key, deletes, and changes of metadata alone. Native buckets only: a remote manages its
  * own versions. */
+#include <assert.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -167,6 +168,7 @@ delete_version(struct object_service *s, const struct disks_key *k,
     enum err rc = disks_version_delete(s->options.disks, k, born_of(o->version),
                                        condition_of(o->condition), &was, eb);
 
+    assert(o->version != NULL);
     out->named = true;
     out->version = *o->version;
     if (rc == ERR_OK)
@@ -188,6 +190,7 @@ delete_marked(struct object_service *s, const struct map_bucket *b,
                                                                    : STORE_SUSPENDED,
                                     condition_of(o->condition), &marker, eb);
 
+    assert(b->versioning != MAP_UNVERSIONED);
     if (rc != ERR_OK)
         return rc;
     out->marker = out->named = true;
@@ -258,6 +261,7 @@ was_overtaken(struct change *c)
     struct errbuf eb = {{0}};
     struct entry entry;
 
+    assert(c->seen.epoch != 0 || c->condition == NULL);
     return c->condition == NULL || find_changed(c, &entry, &eb) != ERR_OK ||
            entry.version.epoch != c->seen.epoch ||
            entry.version.counter != c->seen.counter;

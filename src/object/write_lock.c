@@ -1,4 +1,5 @@
 /* write_lock: writes to cached buckets, one at a time for each key. */
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
@@ -31,6 +32,8 @@ begin_on_owner(void *arg)
 {
     struct write_lock *t = arg;
 
+    assert(rt_loop_index() == t->owner);
+    assert(t->slot == NULL);
     t->rc = key_slot_get(t->s, t->bucket->id, t->key, &t->slot, t->eb);
     if (t->rc != ERR_OK)
         return;
@@ -41,6 +44,8 @@ begin_on_owner(void *arg)
         key_slot_drop(&t->slot);
         return;
     }
+    assert(!t->slot->writing);
+    assert(t->slot->refs > 0);
     t->slot->writing = true;
     if (t->slot->fetch != NULL)
         t->slot->fetch->obsolete =
@@ -80,6 +85,8 @@ on_end(struct rt_msg *msg)
 {
     struct end_msg *m = CONTAINER_OF(msg, struct end_msg, msg);
 
+    assert(m->slot->writing);
+    assert(m->slot->refs > 0);
     m->slot->writing = false;
     rt_cond_broadcast(&m->slot->changed);
     key_slot_drop(&m->slot);
@@ -96,6 +103,7 @@ write_lock_end(struct write_lock **tp)
     if (t == NULL)
         return;
     m = xcalloc(1, sizeof *m);
+    assert(t->slot != NULL);
     m->slot = t->slot;
     m->msg.fn = on_end;
     rt_post(t->owner, &m->msg); /* cannot fail and does not wait, on any loop */

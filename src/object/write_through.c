@@ -1,5 +1,6 @@
 /* write_through: changes of cached buckets. The write-ahead log has an in-doubt record before the backend is asked
  * (disk.md, rule 4): a crash between the backend's answer and ours must not bring an old version back. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,6 +52,7 @@ read_back(void *arg, uint64_t offset, void *buf, size_t len, size_t *n, struct e
 {
     struct object_put *p = arg;
 
+    assert(p->summed);
     *n = 0;
     if (offset >= p->sums.size)
         return ERR_OK;
@@ -106,6 +108,7 @@ headers_of_condition(const struct object_condition *c, struct arena *a, uint32_t
         return NULL;
     h = arena_alloc(a, CONDITIONS_MAX * sizeof *h);
     *count = put_conditions(c, a, h);
+    assert(*count <= CONDITIONS_MAX);
     return h;
 }
 
@@ -137,6 +140,8 @@ send_to_backend(struct object_put *p, const struct object_meta *meta, struct are
                          .size = p->sums.size,
                          .md5_base64 = md5};
 
+    assert(p->summed);
+    assert(p->bucket->cached);
     base64_encode(p->sums.md5, 16, md5);
     if (p->kind == PUT_PART_WRITE_THROUGH) {
         put.upload_id = span_of(p->upload_text);
@@ -168,6 +173,8 @@ put_write_through(struct object_put *p, const struct object_meta *meta, struct a
     if (rc != ERR_OK)
         return rc;
     POINT(WRITE_THROUGH_IN_DOUBT);
+    assert(p->write_lock != NULL);
+    assert(p->kind == PUT_WRITE_THROUGH);
     rc = send_to_backend(p, meta, a, &etag, &unknown, eb);
     list_prefetch_invalidate(p->s);
     POINT(WRITE_THROUGH_SENT);
@@ -210,6 +217,7 @@ put_part_write_through(struct object_put *p, const struct object_meta *meta,
     bool unknown = false;
     enum err rc = send_to_backend(p, meta, a, &etag, &unknown, eb);
 
+    assert(p->kind == PUT_PART_WRITE_THROUGH);
     if (rc != ERR_OK)
         return rc;
     meta_copy(a, meta, &out->meta);
@@ -227,6 +235,7 @@ write_through_drop_local(struct object_service *s, const struct map_bucket *b,
     bool existed, chunks = chunks_are_of(s, b, key);
     enum err rc = disks_delete(s->options.disks, &k, STORE_CACHED, NULL, &existed, eb);
 
+    assert(b->cached);
     POINT(WRITE_THROUGH_KEPT);
     if (rc == ERR_OK && chunks)
         tier_sweep(s);
@@ -248,6 +257,7 @@ delete_write_through(struct object_service *s, const struct map_bucket *b,
     struct s3_header *headers = headers_of_condition(c, a, &count);
     enum err rc = write_lock_begin(s, b, key, &t, eb);
 
+    assert(b->cached);
     if (rc == ERR_OK)
         rc = in_doubt_begin(s, &k, &in_doubt, eb);
     if (rc == ERR_OK) {
