@@ -105,7 +105,7 @@ stage_e2e() { build dev forebay && build rel forebay powercut httpload && pytest
 stage_guard() { # instructions a request; says what they were held against
     build rel forebay || return 1
     python3 tools/bench/guard.py >"$logs/guard.log" 2>&1 || { cat "$logs/guard.log"; return 1; }
-    grep -hE '^(judged|NOT JUDGED):' "$logs/guard.log" | sed 's/^/    /'
+    grep -hE '^(assessed|NOT ASSESSED):' "$logs/guard.log" | sed 's/^/    /'
     stage_passed=1
 }
 

@@ -22,9 +22,9 @@ def side(requests, cpu_us=10, lost=0.0):
     [
         ("as quick", side([100] * 30), side([100] * 30), "rps", False, "met"),
         ("a third of the slices stand still: the median does not see it", side([100, 100, 0] * 10), side([100] * 30), "rps", False, "MISSED"),
-        ("it stands still all the time", side([0] * 30), side([100] * 30), "rps", False, "NOT JUDGED, no figures"),
-        ("the other one stands still", side([100] * 30), side([0] * 30), "rps", False, "NOT JUDGED, no figures"),
-        ("no CPU because of no answers", side([0] * 30), side([100] * 30), "us_per_request", True, "NOT JUDGED, no figures"),
+        ("it stands still all the time", side([0] * 30), side([100] * 30), "rps", False, "NOT ASSESSED, no figures"),
+        ("the other one stands still", side([100] * 30), side([0] * 30), "rps", False, "NOT ASSESSED, no figures"),
+        ("no CPU because of no answers", side([0] * 30), side([100] * 30), "us_per_request", True, "NOT ASSESSED, no figures"),
         ("dearer", side([100] * 30, 12), side([100] * 30), "us_per_request", True, "MISSED"),
         ("p99 of nearly all", side([100] * 30, lost=0.001), side([100] * 30), "p99_us", True, "met"),
     ],
@@ -34,7 +34,7 @@ def test_verdicts(what, ours, theirs, figure, at_most, said):
 
 
 def test_a_p99_without_the_slow_ones_is_not_judged():
-    assert duel.verdict(side([100] * 30), side([100] * 30, lost=0.02), "p99_us", 1.0, True).startswith("NOT JUDGED, up to 2.0%")
+    assert duel.verdict(side([100] * 30), side([100] * 30, lost=0.02), "p99_us", 1.0, True).startswith("NOT ASSESSED, up to 2.0%")
 
 
 @pytest.mark.parametrize(

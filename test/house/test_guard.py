@@ -1,4 +1,4 @@
-"""`make bench-guard` judges: what it reads from callgrind is whose it is, and a row that became dearer is told whatever the libraries are."""
+"""`make bench-guard` assesses: what it reads from callgrind is whose it is, and a row that became dearer is told whatever the libraries are."""
 
 import json
 import pathlib
@@ -186,7 +186,7 @@ def test_dearer_is_told(now, wide, faults):
 
 
 def test_names_what_grew(capsys):
-    assert guard.judge({"head": row(1060), "get-4k": row(1000)}, {"head": row(1000), "get-4k": row(1000)}, 5, 25) == ["head"]
+    assert guard.assess({"head": row(1060), "get-4k": row(1000)}, {"head": row(1000), "get-4k": row(1000)}, 5, 25) == ["head"]
     assert "TOO MUCH: ours\n" in (said := capsys.readouterr().out) and "+60 in serve" in said
 
 
@@ -212,7 +212,7 @@ def test_who_stands_in_for_a_baseline_that_does_not_hold(tmp_path, monkeypatch):
     commit("src/a.c", "1")
     commit("guard.json", "{}")
     assert at(tree) == ("", "this commit itself wrote guard.json")
-    (tree / "src/a.c").write_text("2")  # not committed: that is what is judged
+    (tree / "src/a.c").write_text("2")  # not committed: that is what is assessed
     wrote, why = at(tree)
     assert wrote == guard.git("rev-parse", "HEAD") and not why
     commit("src/a.c", "3")

@@ -137,24 +137,24 @@ SIDES = [types.SimpleNamespace(name=name, size=64 << 10) for name in ("forebay",
 def test_a_servers_own_stalls_are_seen_beside_the_hosts(capsys, own_ms, in_step):
     rng, context = random.Random(5), Kept()
     slices = [slices_of(rng, own_ms * MS, in_step), *(slices_of(rng, 0, False) for _ in SIDES[1:])]
-    tails.judge(context, "", SIDES, slices, {"p99": 1.01})
+    tails.assess(context, "", SIDES, slices, {"p99": 1.01})
     told = capsys.readouterr().out
-    judged = [line.split("at most", 1)[1].split(": ", 1)[1] for line in told.splitlines() if "at most" in line]
-    assert len(judged) == 2, told  # p99 and p99.9
+    assessed = [line.split("at most", 1)[1].split(": ", 1)[1] for line in told.splitlines() if "at most" in line]
+    assert len(assessed) == 2, told  # p99 and p99.9
     assert 0.2 < context["nginx"]["thrown"] < 0.35 and context["nginx"]["all"]["p99"] > 400
     if own_ms == 0:
-        assert judged == ["met", "met"], told
+        assert assessed == ["met", "met"], told
         assert context["forebay"]["calm"]["p99.9"] < 80
     else:
-        assert any(verdict.startswith(("MISSED", "NOT JUDGED")) for verdict in judged), told
+        assert any(verdict.startswith(("MISSED", "NOT ASSESSED")) for verdict in assessed), told
         assert context["forebay"]["calm"]["p99.9"] > 1000 * own_ms / 2, told
 
 
 def test_where_nothing_is_left_that_is_said(capsys):
     context, few = Kept(), [tails.Slice([(n * MS, n * MS + 70 * US) for n in range(400)], [])] * 4
-    tails.judge(context, "", SIDES, [few] * 3, {"p99": 1.0})
+    tails.assess(context, "", SIDES, [few] * 3, {"p99": 1.0})
     told = capsys.readouterr().out
-    assert told.count("NOT JUDGED") == 2 and "at most 1: NOT JUDGED" in told
+    assert told.count("NOT ASSESSED") == 2 and "at most 1: NOT ASSESSED" in told
     assert context["p99 / nginx, calm"]["median"] is None
 
 

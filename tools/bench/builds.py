@@ -96,7 +96,7 @@ def say(options, row, starts, stood):
     if any(stood):
         print(f"    turns left out, as these answered nothing in them: {', '.join(f'{n} {folder.name}' for n, folder in zip(stood, options.folder) if n)}")
     if not any(slices[0] for slices in starts):
-        return print("    NOT JUDGED: no turn in which all answered")
+        return print("    NOT ASSESSED: no turn in which all answered")
     for i, folder in enumerate(options.folder):
         us, rps = zip(*(one for slices in starts for one in slices[i]))
         low, middle, high = statistics.quantiles(us, n=4)

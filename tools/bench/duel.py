@@ -65,13 +65,13 @@ def load(context, port, paths, *flags, pids=(), seconds=None, core=None, beside=
     sample["cpu_s"] = cpu
     sample["mib"] = sample["mib_s"] * sample["seconds"]
     sample["others"] = max(busy - cpu - sample["client_cpu_s"], 0) / took if took > 0 else 0
-    return judged(sample)
+    return assessed(sample)
 
 
 # ---- rounds in slices: a run each ----
 
 
-def judged(sample):
+def assessed(sample):
     """With what follows from its sums."""
     sample["us_per_request"] = sample["cpu_s"] / max(sample["requests"], 1) * 1e6
     sample["s_per_gib"] = sample["cpu_s"] / sample["mib"] * 1024 if sample["mib"] > 0 else 0
@@ -103,7 +103,7 @@ def merged(slices):
     if counts:
         whole.update(p50_us=quantile(counts, 0.5), p99_us=quantile(counts, 0.99), p999_us=quantile(counts, 0.999))
     whole.update(rps=whole["requests"] / took, mib_s=whole["mib"] / took, max_us=max(s.get("max_us", 0) for s in slices))
-    return judged(whole)
+    return assessed(whole)
 
 
 def without_disturbed(sides):
@@ -254,7 +254,7 @@ def short_round(context, contestants, conns, flags):
         sample.update(mib=sample["requests"] * c.size / (1 << 20), rps=sample["requests"] / sample["seconds"], others=others, stolen=stolen)
         sample.update({f: end[f] for f in ("p50_us", "p99_us", "p999_us", "max_us", "first_p50_us", "refused", "errors")}, mib_s=sample["mib"] / sample["seconds"])
         sample.update(untimed=end["untimed"], untimed_share=end["untimed"] / max(end["requests"], 1))
-        c.samples.append(judged(sample))
+        c.samples.append(assessed(sample))
         c.slices.append(slices)
 
 
@@ -357,8 +357,8 @@ def ratio_of_sums(a, b, figure):
     return ours / theirs if theirs > 0 else None
 
 
-def judged_ratio(a, b, figure, at_most=False):
-    """What is held against a goal: the worse one of the median and the ratio of sums. None where there is nothing to judge."""
+def assessed_ratio(a, b, figure, at_most=False):
+    """What is held against a goal: the worse one of the median and the ratio of sums. None where there is nothing to assess."""
     middle, _, most = ratio(a, b, figure)
     if most <= 0 or (at_most and middle <= 0):
         return None
@@ -411,11 +411,11 @@ def untimed(side):
 def verdict(a, b, figure, must, at_most, missed="MISSED"):
     lost = max(untimed(a), untimed(b)) if figure == "p99_us" else 0
     if lost > UNTIMED:
-        return f"NOT JUDGED, up to {lost:.1%} of a round's requests have no latency: see `tail`"
-    judged = judged_ratio(a, b, figure, at_most)
-    if judged is None:
-        return "NOT JUDGED, no figures"
-    return "met" if meets(judged, must, at_most) else missed
+        return f"NOT ASSESSED, up to {lost:.1%} of a round's requests have no latency: see `tail`"
+    assessed = assessed_ratio(a, b, figure, at_most)
+    if assessed is None:
+        return "NOT ASSESSED, no figures"
+    return "met" if meets(assessed, must, at_most) else missed
 
 
 def compare(context, row, a, b, figure, label, must=None, at_most=False, missed="MISSED"):

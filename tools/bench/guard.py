@@ -9,10 +9,10 @@ headers, not on a library's version, and the CPU that a program sees under valgr
 wherever those agree; where a library is of another version, our own part keeps its limit and only the sum of both gets a wider one. Where they do
 not agree, the commit that wrote the baseline is built here and takes its place. --base COMMIT compares with any other; --update writes a baseline.
 
-Of system calls, those that move data or ask the disk for something are judged kind by kind, and closely: how often one is asked for, a request, is
-the program's affair alone. How often threads wait for each other is the machine's: that is told, and of rows that write not judged.
+Of system calls, those that move data or ask the disk for something are assessed kind by kind, and closely: how often one is asked for, a request, is
+the program's affair alone. How often threads wait for each other is the machine's: that is told, and of rows that write not assessed.
 
-Exit status 1: a row costs more than the limit (5 %) above the baseline; the functions that grew are named. The last line says what was judged.
+Exit status 1: a row costs more than the limit (5 %) above the baseline; the functions that grew are named. The last line says what was assessed.
 """
 
 import argparse
@@ -158,7 +158,7 @@ def read_dump(path, binary):
                     calls += int(costs[1])
             skip = False
     if not ours:
-        raise RuntimeError(f"{path}: no instruction of {binary} among {len(objects)} files; nothing would be judged")
+        raise RuntimeError(f"{path}: no instruction of {binary} among {len(objects)} files; nothing would be assessed")
     return ours, others, calls, io
 
 
@@ -268,7 +268,7 @@ ROWS = {
 }
 FROM_DISK = ("disk-get-4k",)
 WRITES = ("put-4k", "put-part", "delete")  # their calls as a whole are told only: how often threads of the disk wait for each other and for it is the machine's affair
-TOLD = ("get-1m",)  # not judged: what a socket does not take at once costs a fiber, and how often that is depends on the machine
+TOLD = ("get-1m",)  # not assessed: what a socket does not take at once costs a fiber, and how often that is depends on the machine
 
 
 def fill(server, listed):
@@ -449,7 +449,7 @@ def again(binary, rows, base, limit, wide):
         cheaper(rows, measure(binary, much))
 
 
-def judge(rows, base, limit, wide):
+def assess(rows, base, limit, wide):
     """Prints the table; the names of rows that are dearer than allowed."""
     wrong = []
     print(f"{'row':<14} {'ours':>9} {'before':>9} {'':>7}  {'libraries':>9} {'before':>9} {'':>7}  {'calls':>6} {'before':>6}")
@@ -545,7 +545,7 @@ def main(argv):
     if options.update:
         old = json.loads(BASELINE.read_text()) if BASELINE.exists() else {}
         cheaper(rows, measure(options.build / "forebay", options.row))  # what is written must not hide a regression
-        judge(rows, old.get("rows", {}), options.limit, options.limit)
+        assess(rows, old.get("rows", {}), options.limit, options.limit)
         kept = old["rows"] if old.get("environment") == here and old.get("libraries") == libs else {}
         BASELINE.write_text(json.dumps({"environment": here, "libraries": libs, "rows": {r: row for r, row in {**kept, **rows}.items() if r in ROWS}}, indent=1) + "\n")
         print(f"{BASELINE.relative_to(ROOT)} has the figures of this program now")
@@ -553,11 +553,11 @@ def main(argv):
     base, wide, what = known_base(options, here, libs)
     if base is not None:
         again(options.build / "forebay", rows, base, options.limit, wide)
-    wrong = judge(rows, base or {}, options.limit, wide)
+    wrong = assess(rows, base or {}, options.limit, wide)
     if options.json:
         options.json.write_text(json.dumps({"environment": here, "libraries": libs, "rows": rows}, indent=1) + "\n")
     if base is None:
-        print(f"NOT JUDGED: {what}. make bench-guard BASE=COMMIT compares with another commit, built here")
+        print(f"NOT ASSESSED: {what}. make bench-guard BASE=COMMIT compares with another commit, built here")
         return 0
     if wrong:
         print(f"dearer than allowed: {', '.join(wrong)}; if that is wanted: make bench-guard UPDATE=1, and say why in the commit")
@@ -565,8 +565,8 @@ def main(argv):
         print(f"not in the baseline: {', '.join(new)}; make bench-guard UPDATE=1 ROW={new[0]}")
     if gone := [name for name in base if name not in ROWS]:
         print(f"in the baseline, but no longer a row: {', '.join(gone)}; make bench-guard UPDATE=1 takes it out")
-    judged = [name for name in rows if name in base and name not in TOLD]
-    print(f"judged: {len(judged)} rows against {what}; {len(wrong)} dearer than allowed")
+    assessed = [name for name in rows if name in base and name not in TOLD]
+    print(f"assessed: {len(assessed)} rows against {what}; {len(wrong)} dearer than allowed")
     return 1 if wrong or new or gone else 0
 
 

@@ -54,7 +54,7 @@ def index_cold(context):
         context.end_servers()
         group.stop()
         shutil.rmtree(many.dir)
-    judge(context, tight, ample, conns, limit)
+    assess(context, tight, ample, conns, limit)
 
 
 class Side(Contestant):
@@ -97,7 +97,7 @@ class Side(Contestant):
         self.context.errors += self.first[-1]["errors"] + self.ask(conns, 1)["errors"]
 
 
-def judge(context, tight, ample, conns, limit):
+def assess(context, tight, ample, conns, limit):
     name = f"index-cold c={conns}"
     print(f"  {name}: {OBJECTS:,} objects of 4 KiB, an index of {2 * limit / MIB:,.0f} MiB; a memory of {limit / MIB:,.0f} MiB for all beside as much as there is")
     table([tight, ample])

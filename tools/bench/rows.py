@@ -11,7 +11,7 @@ import subprocess
 from rigs.process import free_ports
 
 from . import machine, servers
-from .duel import SHORT_S, Contestant, better, compare, judged_ratio, load, meets, ratio, rounds, short_rounds, table, untimed
+from .duel import SHORT_S, Contestant, better, compare, assessed_ratio, load, meets, ratio, rounds, short_rounds, table, untimed
 from .tails import at_a_rate
 
 KIB, MIB = 1024, 1 << 20
@@ -87,7 +87,7 @@ def is_memory(us, loop, many, figure, must, at_most):
     _, least, most = ratio(many, loop, figure)
     if most <= 0 or meets(least if at_most else most, must, at_most):
         return False
-    ours = judged_ratio(us, many, figure, at_most)
+    ours = assessed_ratio(us, many, figure, at_most)
     return ours is not None and meets(ours, must, at_most)
 
 

@@ -22,7 +22,7 @@ connections, so that one may be overtaken by those of all 16; caches are cold; w
 
 p99 is compared turn by turn, and the median of these ratios is what counts, as in all rows: a core that is slow for a second, not away, drives who is
 nearest to his limit over it, and would be all that is seen in figures of all turns together. p99.9 / p50 is that of all slices together, and told of the median slice beside.
-Whatever excuses one side more often than another would be no excuse: the shares of time away and of requests thrown away are printed, and where sides differ nothing is judged.
+Whatever excuses one side more often than another would be no excuse: the shares of time away and of requests thrown away are printed, and where sides differ nothing is assessed.
 """
 
 import array
@@ -256,10 +256,10 @@ def at_a_rate(context, name, conns, finalists, musts):
     print(f"  {name}: {conns} connections, {statistics.median(rates):,.0f} ({min(rates):,} to {max(rates):,}) requests a second each, {len(rates)} slices of {SLICE_S:g} s each, in turn")
     if not watched:
         print("    no real-time priority for who would watch the cores (root has it): nothing is thrown away")
-    judge(context, key, finalists, slices, musts)
+    assess(context, key, finalists, slices, musts)
 
 
-def judge(context, key, finalists, slices, musts):
+def assess(context, key, finalists, slices, musts):
     measured = [figures_of(side) for side in slices]
     chance = drawn(slices)
     say_table(finalists, measured)
@@ -282,7 +282,7 @@ def say_table(sides, measured):
 
 
 def unfit_of(c, figures):
-    """Why nothing is judged of this side: None, or a sentence."""
+    """Why nothing is assessed of this side: None, or a sentence."""
     if figures["thrown"] > THROWN_MOST:
         return f"{figures['thrown']:.0%} of {c.name}'s requests met a stall"
     if figures["calm"]["requests"] < ENOUGH:
@@ -297,7 +297,7 @@ def apart_of(ours, rival, theirs):
         a, b = ([share(s) for s in side] for side in (ours, theirs))
         if apart(a, b):
             a, b = statistics.median(a), statistics.median(b)
-            return f"{what} {a:.2%} {whole} in the median turn on our side, {b:.2%} beside {rival}: that may be one side's own doing, nothing is judged"
+            return f"{what} {a:.2%} {whole} in the median turn on our side, {b:.2%} beside {rival}: that may be one side's own doing, nothing is assessed"
     return None
 
 
@@ -312,20 +312,20 @@ def ratios_of(ours, theirs, which, share):
 
 
 def say_ratio(context, key, ours, rival, must, unfit):
-    """`rival`: (name, slices). Of all requests, and of undisturbed ones: those are judged unless something is `unfit`."""
+    """`rival`: (name, slices). Of all requests, and of undisturbed ones: those are assessed unless something is `unfit`."""
     for which in ("all", "calm"):
         each = ratios_of(ours, rival[1], which, 0.99)
-        judged = must is not None and which == "calm"
+        assessed = must is not None and which == "calm"
         named = f"p99 / {rival[0] + ', ' + ('undisturbed' if which == 'calm' else 'all'):<36}"
         if not each:
             why = f"no turn in which both sides have {ENOUGH_A_TURN} requests"
-            print(f"    {named} {why}" + (f"   at most {must:g}: NOT JUDGED" if judged else ""))
-            context.keep(key, f"p99 / {rival[0]}, {which}", {"median": None, "must": must if judged else None, "unfit": why})
+            print(f"    {named} {why}" + (f"   at most {must:g}: NOT ASSESSED" if assessed else ""))
+            context.keep(key, f"p99 / {rival[0]}, {which}", {"median": None, "must": must if assessed else None, "unfit": why})
             continue
         middle, (low, high) = statistics.median(each), bounds(each)
-        told = f"   at most {must:g}: {'NOT JUDGED' if unfit else verdict(middle, low, high, must)}" if judged else ""
+        told = f"   at most {must:g}: {'NOT ASSESSED' if unfit else verdict(middle, low, high, must)}" if assessed else ""
         print(f"    {named} {middle:5.2f}x  [{low:.2f} .. {high:.2f}] with 95 %, {len(each)} turns{told}")
-        context.keep(key, f"p99 / {rival[0]}, {which}", {"median": middle, "min": low, "max": high, "must": must if judged else None, "unfit": unfit})
+        context.keep(key, f"p99 / {rival[0]}, {which}", {"median": middle, "min": low, "max": high, "must": must if assessed else None, "unfit": unfit})
     if unfit:
         print(f"      {unfit}")
 
@@ -350,4 +350,4 @@ def say_spread(context, key, sides, slices, measured, chance, unfit):
         loops = [of for name, of in told.items() if name.startswith("bare loop")]
         ours = told[sides[0].name]
         beside = ", nor met by the bare loop" if ours[0] > TAIL_MUST and any(of[0] > TAIL_MUST for of in loops) else ""
-        print(f"      ours at most {TAIL_MUST}: {f'NOT JUDGED: {unfit}' if unfit else verdict(*ours, TAIL_MUST) + beside}")
+        print(f"      ours at most {TAIL_MUST}: {f'NOT ASSESSED: {unfit}' if unfit else verdict(*ours, TAIL_MUST) + beside}")

@@ -45,7 +45,7 @@ def in_slices(context, size, paths, conns, turn):
     return slices
 
 
-def judge(context, name, halves, figure, label, must, at_most=False):
+def assess(context, name, halves, figure, label, must, at_most=False):
     """The median of the starts, each of which is the median of the ratios of neighbouring slices; bounds are of all slices together."""
     pick = (lambda one: one[0]) if figure == "cpu" else (lambda one: one[1])
     each = [[pick(a) / pick(b) for a, b in zip(*half) if pick(b) > 0 and (pick(a) > 0 or figure == "rps")] for half in halves]
@@ -77,8 +77,8 @@ def verify(context):
             us, rps = (statistics.median(one[k] for half in halves for one in half[i]) for k in range(2))
             print(f"    {side}: {rps:,.0f} req/s, {us:.2f} us of CPU a request")
             context.keep(name, side, {"rps": rps, "us_per_request": us})
-        judge(context, name, halves, "rps", "req/s", 0.97)
-        judge(context, name, halves, "cpu", "CPU a request", 1.03, at_most=True)
+        assess(context, name, halves, "rps", "req/s", 0.97)
+        assess(context, name, halves, "cpu", "CPU a request", 1.03, at_most=True)
         for i in range(2):
             shutil.rmtree(context.dir / f"disk-{i}")
     what_sums_cost(context)
