@@ -44,7 +44,7 @@ check_open_parts(struct store *d, uint64_t bucket, struct errbuf *eb)
     arena_free(&a);
     if (rc != ERR_OK)
         return rc;
-    store_bucket_usage(d, bucket, STORE_USAGE_OPEN, &got, &bytes);
+    store_bucket_usage(d, bucket, USAGE_OPEN, &got, &bytes);
     CHECK_U64(got, want);
     CHECK_U64(bytes, want_bytes);
     return ERR_OK;

@@ -40,9 +40,18 @@ is_plain(const struct http_request *http)
 /* ---- from the response cache ---- */
 
 static void
-release_object(void *held)
+end_read(void *read)
 {
-    object_revalidated_end(held);
+    object_inline_end(read);
+}
+
+/* The bytes of a read go behind the head without a copy; end(arg) releases them, whatever becomes of the answer. */
+static enum err
+send_read(struct http_request *http, const struct object_inline *read,
+          void (*end)(void *arg), void *arg)
+{
+    http_reply_headroom(http, read->headroom);
+    return http_reply_zero_copy(http, 200, read->pieces, read->count, end, arg);
 }
 
 /* The cached head with the ids of this request; on a connection that does not stay, its lines alone. */
@@ -64,17 +73,15 @@ put_cached_head(struct http_request *http, const struct cached_response *k)
 static bool
 serve_cached(struct api *a, struct http_request *http, struct cached_response *k)
 {
-    struct store_pinned *held = arena_alloc(http->arena, sizeof *held);
+    struct object_inline *read = arena_alloc(http->arena, sizeof *read);
 
     if (k->map_serial != map_serial(map_now(a->options.map)) ||
-        !object_revalidated_begin(a->options.object, &k->object, held))
+        !object_inline_revalidate(a->options.object, &k->object, read))
         return false;
     metric_add(M_RESPONSE_CACHE_HITS, 0, 1);
     put_cached_head(http, k);
-    http_reply_headroom(http, held->front);
     /* An error means that the client is gone. */
-    (void)!http_reply_zero_copy(http, 200, held->pieces, held->count, release_object,
-                                held);
+    (void)!send_read(http, read, end_read, read);
     return http_reply_began(http);
 }
 
@@ -160,7 +167,7 @@ inline_get_keep(struct request *q, const struct object_get *get)
 /* ---- from the disk ---- */
 
 struct async_get {
-    struct object_async_read get;
+    struct object_inline read;
     struct request q;
     struct object_info info;
 };
@@ -170,32 +177,23 @@ async_end(void *async)
 {
     struct async_get *g = async;
 
-    object_async_read_end(&g->get);
+    object_inline_end(&g->read);
     map_bucket_drop(&g->q.bucket);
 }
 
-static bool
-async_reply(struct async_get *g, struct span body)
-{
-    struct http_request *http = g->q.http;
-
-    object_async_read_info(&g->get, &g->info);
-    s3_put_found_headers(&g->q, &g->info);
-    /* What is before the body in the buffer was read, verified, and is needed no more. */
-    http_reply_headroom(http, (size_t)(body.at - g->get.at.at.buf->at));
-    return http_reply_zero_copy(http, 200, &body, 1, async_end, g) == ERR_OK;
-}
-
 static void
-async_on_done(struct store_async_read *read, bool good)
+async_on_done(struct object_inline *read, bool good)
 {
-    struct async_get *g = CONTAINER_OF(read, struct async_get, get.at.at);
+    struct async_get *g = CONTAINER_OF(read, struct async_get, read);
     struct http_request *http = g->q.http;
 
-    if (good)
-        good = async_reply(g, read->bytes); /* what could not be sent was released */
-    else
+    if (good) {
+        object_inline_info(read, &g->info);
+        s3_put_found_headers(&g->q, &g->info);
+        good = send_read(http, read, async_end, g) == ERR_OK;
+    } else {
         async_end(g);
+    }
     http_deferred_done(http, good);
 }
 
@@ -205,7 +203,7 @@ async_on_abandon(struct http_request *http)
 {
     struct async_get *g = CONTAINER_OF((struct request *)http->user, struct async_get, q);
 
-    store_async_read_abandon(&g->get.at.at);
+    object_inline_abandon(&g->read);
     async_end(g);
 }
 
@@ -223,7 +221,7 @@ async_find(struct async_get *g)
     if (b == NULL)
         return false;
     q->bucket = map_bucket_ref(b);
-    if (object_async_read_begin(q->api->options.object, b, q->name.key, &g->get))
+    if (object_inline_begin(q->api->options.object, b, q->name.key, &g->read))
         return true;
     map_bucket_drop(&q->bucket);
     return false;
@@ -240,7 +238,7 @@ inline_get(struct api *a, struct http_request *http)
         return true;
     g = arena_alloc(http->arena, sizeof *g);
     g->q = (struct request){.api = a, .http = http, .arena = http->arena, .op = OP_get};
-    g->get.at.at.on_done = async_on_done;
+    g->read.on_done = async_on_done;
     if (!async_find(g))
         return false;
     http->user = &g->q;

@@ -191,5 +191,5 @@ response_cache_prefetch(const struct api *a, struct http_request *http, unsigned
     else if (step == 1)
         prefetch_response(k);
     else
-        object_revalidated_preload(a->options.object, &k->object);
+        object_revalidated_prefetch(a->options.object, &k->object);
 }

@@ -562,7 +562,7 @@ disks_bucket_note(struct disks *ds, uint64_t bucket, struct span record,
 }
 
 void
-disks_bucket_usage(struct disks *ds, uint64_t bucket, enum store_usage which,
+disks_bucket_usage(struct disks *ds, uint64_t bucket, enum usage_kind which,
                    unsigned copies, uint64_t *objects, uint64_t *bytes)
 {
     uint8_t all[DISKS_MAX];

@@ -277,7 +277,7 @@ bool disks_next_bucket(struct disks *ds, uint64_t after, uint64_t *out);
 /* Gives about so many bytes of the block cache back to the system. Blocks: on a worker. */
 void disks_shrink_block_cache(struct disks *ds, uint64_t bytes);
 /* What a bucket holds, as store_bucket_usage(): each once, as far as all copies are made. Does not wait. */
-void disks_bucket_usage(struct disks *ds, uint64_t bucket, enum store_usage which,
+void disks_bucket_usage(struct disks *ds, uint64_t bucket, enum usage_kind which,
                         unsigned copies, uint64_t *objects, uint64_t *bytes);
 
 /* ---- disks come and go while the node serves: any loop, may switch ---- */

@@ -79,12 +79,17 @@ count_source(struct object_get *g, enum object_source source)
 }
 
 void
-get_count_local(const struct map_bucket *b, uint64_t bytes)
+get_count_cached(uint64_t bytes)
 {
-    if (!b->cached)
-        return;
     metric_add(M_CACHE, LABEL_HIT, 1);
     metric_add(M_CACHE_BYTES, LABEL_HIT, (int64_t)bytes);
+}
+
+void
+get_count_local(const struct map_bucket *b, uint64_t bytes)
+{
+    if (b->cached)
+        get_count_cached(bytes);
 }
 
 enum object_source
@@ -593,49 +598,6 @@ object_revalidated_keep(const struct object_get *g, struct object_revalidated *o
     out->size = (uint32_t)g->entry.size;
     out->in_log = (g->entry.flags & ENTRY_INLINE) != 0;
     return disks_revalidated_keep(g->s->options.disks, &k, &g->reader, &out->at);
-}
-
-#define REVALIDATED_SAMPLE 16u
-
-/* Reads are counted in steps of this size, so that a frequently read object costs its segment's counter little. */
-static void
-count_revalidated(struct object_service *s, const struct object_revalidated *a)
-{
-    struct entry entry = {.place = a->place,
-                          .size = a->size,
-                          .flags = ENTRY_CACHED | (a->in_log ? ENTRY_INLINE : 0)};
-
-    disks_access_freq_add(s->options.disks, &entry, REVALIDATED_SAMPLE);
-}
-
-void
-object_revalidated_preload(struct object_service *s, const struct object_revalidated *a)
-{
-    disks_revalidated_prefetch(s->options.disks, &a->at);
-}
-
-bool
-object_revalidated_begin(struct object_service *s, struct object_revalidated *a,
-                         struct store_pinned *held)
-{
-    if (a->cached &&
-        cloud_any_down(s->options.cloud)) /* the answer may need the stale header */
-        return false;
-    if (!disks_revalidated_begin(s->options.disks, &a->at, held))
-        return false;
-    if (a->cached) {
-        metric_add(M_CACHE, LABEL_HIT, 1);
-        metric_add(M_CACHE_BYTES, LABEL_HIT, (int64_t)a->size);
-        if (++a->reads % REVALIDATED_SAMPLE == 0)
-            count_revalidated(s, a);
-    }
-    return true;
-}
-
-void
-object_revalidated_end(struct store_pinned *held)
-{
-    disks_revalidated_end(held);
 }
 
 void

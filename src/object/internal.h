@@ -73,6 +73,7 @@ enum err reader_buffer(struct iobuf **buf, uint64_t want, struct deadline by,
                        struct errbuf *eb) MUST_CHECK;
 /* get.c: counts bytes that were served locally: a hit in a cached bucket. */
 void get_count_local(const struct map_bucket *b, uint64_t bytes);
+void get_count_cached(uint64_t bytes); /* a hit, of a cached bucket */
 /* get.c: object_get_begin() for a prefetch; `pace` is borrowed. Bytes are not copied out: pieces have a length and
  * no address. */
 enum err get_begin_background(struct object_service *s, const struct map_bucket *b,

@@ -13,6 +13,14 @@
 #include "disks/disks.h"
 #include "map/map.h"
 
+/* Limits, and a size that the client has not given. */
+enum {
+    OBJECT_PARTS_MAX = STORE_PARTS_MAX,
+    OBJECT_KEY_MAX = STORE_KEY_MAX,
+    OBJECT_READ_MORE = STORE_READ_MORE, /* of object_get_more() */
+};
+#define OBJECT_SIZE_UNKNOWN STORE_SIZE_UNKNOWN
+
 struct object_service;
 
 struct object_options {
@@ -85,8 +93,7 @@ unsigned object_get_more(struct object_get *g, struct span *pieces, unsigned max
 void object_get_end(struct object_get **gp);
 /* Where the bytes come from; for an object in chunks known with the first piece. */
 enum object_source object_get_source(const struct object_get *g);
-/* Revalidated read: a small object that was just read whole from memory is read again without a lookup
- * (store_read.h). Does not switch. */
+/* What is kept of a small object that was read whole from the block cache, to read it again without a lookup. */
 struct object_revalidated {
     struct disks_revalidated at;
     bool cached;    /* of a cached bucket: counted as a hit */
@@ -98,28 +105,41 @@ struct object_revalidated {
 };
 /* Called while the first piece is at hand. False: not possible for this object. */
 bool object_revalidated_keep(const struct object_get *g, struct object_revalidated *out);
-/* Prefetches the cache lines that object_revalidated_begin() reads. */
-void object_revalidated_preload(struct object_service *s,
-                                const struct object_revalidated *a);
-/* False: read it the ordinary way. True: its pieces stay valid until object_revalidated_end(), also across
- * switches. */
-bool object_revalidated_begin(struct object_service *s, struct object_revalidated *a,
-                              struct store_pinned *held);
-void object_revalidated_end(struct store_pinned *held);
-/* Async read: a small object of this disk, read without a fiber (store_read.h). Does not switch; false means: read
- * it the ordinary way. */
-struct object_async_read {
-    struct disks_async_read
-        at; /* on_done is set by the caller; at.at.bytes are the object's */
+/* Prefetches the cache lines that object_inline_revalidate() reads. */
+void object_revalidated_prefetch(struct object_service *s,
+                                 const struct object_revalidated *a);
+
+/* Inline read: a whole small object, read without a fiber. Nothing switches. False always means that nothing has happened,
+ * and that an ordinary read answers. */
+struct object_inline {
+    /* Given for object_inline_begin(): called once, outside any fiber. `good`: the bytes are here, verified. Else an
+     * ordinary read finds out what is wrong. */
+    void (*on_done)(struct object_inline *o, bool good);
+    /* The bytes, until object_inline_end(), also across switches. */
+    struct span pieces[1 + STORE_READ_MORE];
+    unsigned count;
+    size_t headroom; /* so many bytes before the first piece may be overwritten */
+    /* The room's own. */
+    bool revalidated;
     struct object_service *s;
-    const struct map_bucket *bucket; /* borrowed until object_async_read_end() */
+    const struct map_bucket *bucket; /* borrowed until object_inline_end() */
     struct span key;                 /* likewise */
+    union {
+        struct store_pinned pinned;    /* revalidated */
+        struct disks_async_read async; /* not */
+    };
 };
-bool object_async_read_begin(struct object_service *s, const struct map_bucket *b,
-                             struct span key, struct object_async_read *o);
+/* From the block cache, where its index entry is the one that was kept: the bytes are here. */
+bool object_inline_revalidate(struct object_service *s, struct object_revalidated *a,
+                              struct object_inline *o);
+/* By key, with one read of the disk: on_done follows. */
+bool object_inline_begin(struct object_service *s, const struct map_bucket *b,
+                         struct span key, struct object_inline *o);
 /* In on_done, when the bytes are good: the information for the answer's head. Counts the read. */
-void object_async_read_info(struct object_async_read *o, struct object_info *out);
-void object_async_read_end(struct object_async_read *o);
+void object_inline_info(struct object_inline *o, struct object_info *out);
+/* Instead of waiting for on_done any longer. object_inline_end() follows. */
+void object_inline_abandon(struct object_inline *o);
+void object_inline_end(struct object_inline *o);
 /* The same for one version; `v` NULL: the current one. ERR_NOT_FOUND with info->is_marker: `version` and
  * `mtime_ms` are those of the delete marker. */
 enum err object_get_begin_version(struct object_service *s, const struct map_bucket *b,

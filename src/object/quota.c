@@ -50,10 +50,10 @@ held_by(struct object_service *s, const struct map_bucket *b)
     struct held h = {0};
     uint64_t older, parts, objects, bytes;
 
-    disks_bucket_usage(ds, b->id, STORE_USAGE_OPEN, b->copies, &parts, &h.open_bytes);
-    disks_bucket_usage(ds, b->id, STORE_USAGE_LIVE, b->copies, &objects, &bytes);
-    disks_bucket_usage(ds, b->id, STORE_USAGE_OLDER, b->copies, &older, &h.older_bytes);
-    disks_bucket_usage(ds, b->id, STORE_USAGE_LIVE, b->copies, &h.objects, &h.bytes);
+    disks_bucket_usage(ds, b->id, USAGE_OPEN, b->copies, &parts, &h.open_bytes);
+    disks_bucket_usage(ds, b->id, USAGE_LIVE, b->copies, &objects, &bytes);
+    disks_bucket_usage(ds, b->id, USAGE_OLDER, b->copies, &older, &h.older_bytes);
+    disks_bucket_usage(ds, b->id, USAGE_LIVE, b->copies, &h.objects, &h.bytes);
     h.objects = MAX(h.objects, objects) + older;
     h.bytes = MAX(h.bytes, bytes) + h.older_bytes + h.open_bytes;
     return h;

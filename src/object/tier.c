@@ -99,8 +99,8 @@ usage(struct object_service *s, const struct map_bucket *b, uint64_t *objects,
 {
     uint64_t chunks, in_chunks;
 
-    disks_bucket_usage(s->options.disks, b->id, STORE_USAGE_LIVE, 1, objects, bytes);
-    disks_bucket_usage(s->options.disks, chunk_space(b->id), STORE_USAGE_LIVE, 1, &chunks,
+    disks_bucket_usage(s->options.disks, b->id, USAGE_LIVE, 1, objects, bytes);
+    disks_bucket_usage(s->options.disks, chunk_space(b->id), USAGE_LIVE, 1, &chunks,
                        &in_chunks);
     *objects += chunks;
     *bytes += in_chunks;

@@ -34,7 +34,7 @@ bool store_has_left(const struct store *d);
 bool store_accepts_writes(const struct store *d);
 
 /* ---- scrub ---- */
-struct store_scrub_pass {
+struct scrub_pass {
     uint64_t number;             /* the first is 1; 0: none yet */
     uint64_t began_ms, ended_ms; /* ended 0: under way */
     uint64_t objects, parts, bytes;
@@ -45,7 +45,7 @@ enum store_outcome {
     FINDING_REPAIRED, /* from another copy */
     FINDING_DROPPED,  /* cached: the next read fetches it anew */
 };
-struct store_finding {
+struct scrub_finding {
     uint64_t pass;
     int64_t found_ms;
     uint64_t bucket;
@@ -57,20 +57,20 @@ struct store_finding {
     size_t key_len;
 };
 #define STORE_FINDINGS_MAX 256u /* the newest; those beyond are counted only */
-struct store_scrub_status {
+struct scrub_status {
     bool running;                       /* or about to: it was asked for */
     bool asked;                         /* for this pass: it goes at the full rate */
     uint64_t total_bytes;               /* what a pass reads, about */
     uint64_t rate;                      /* bytes a second at most, now */
     int64_t next_ms;                    /* when the next pass begins by itself */
-    struct store_scrub_pass pass, last; /* the one under way or ended; the one before */
-    const struct store_finding
+    struct scrub_pass pass, last; /* the one under way or ended; the one before */
+    const struct scrub_finding
         *findings; /* in the arena, newest first: of the last two passes */
     uint32_t count;
 };
 /* Any loop. Both may switch. */
 enum err store_scrub_status(struct store *d, struct arena *a,
-                            struct store_scrub_status *out, struct errbuf *eb) MUST_CHECK;
+                            struct scrub_status *out, struct errbuf *eb) MUST_CHECK;
 /* Begins a pass now, from the start, at the full rate. */
 enum err store_scrub_start(struct store *d, struct errbuf *eb) MUST_CHECK;
 /* Repairs a damaged native version from another copy. On the owner loop; may switch. ERR_NOT_FOUND: there is none. */

@@ -21,8 +21,8 @@ struct store_space {
 void store_space(const struct store *d, struct store_space *out);
 /* What a bucket holds, as of the last change that is visible: living objects (one of parts is one), its older versions, or the
  * parts of its uploads in progress; and their bytes. Any loop; does not wait. */
-enum store_usage { STORE_USAGE_LIVE, STORE_USAGE_OLDER, STORE_USAGE_OPEN };
-void store_bucket_usage(const struct store *d, uint64_t bucket, enum store_usage which,
+enum usage_kind { USAGE_LIVE, USAGE_OLDER, USAGE_OPEN };
+void store_bucket_usage(const struct store *d, uint64_t bucket, enum usage_kind which,
                         uint64_t *objects, uint64_t *bytes);
 /* Compacts and punches until nothing is worth it, without waiting for quiet: tests and tools. May switch. */
 enum err store_compact(struct store *d, struct errbuf *eb) MUST_CHECK;

@@ -42,7 +42,7 @@ struct store_condition {
     /* S3's: there must be an object (ERR_NOT_FOUND), and it has one of these ETags, this size, was modified in this
      * second (ERR_PRECONDITION). ETags that are no MD5 match none: only backends give them. */
     bool if_exists;
-    const struct store_etag *etags;
+    const struct md5_etag *etags;
     uint32_t etag_count; /* 0: any */
     bool if_size, if_mtime;
     uint64_t size;
@@ -50,7 +50,7 @@ struct store_condition {
     bool
         or_absent; /* ETag, size and time need not hold where there is no object (DELETE) */
 };
-struct store_etag {
+struct md5_etag {
     uint8_t md5[16];
     uint32_t parts; /* N of "-N", else 0 */
 };

@@ -23,7 +23,7 @@ put_be32(unsigned char *at, uint32_t n)
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static struct store_finding first[ROOM], second[ROOM];
+    static struct scrub_finding first[ROOM], second[ROOM];
     static struct scrub_state a, b;
     unsigned char *sealed;
     uint32_t count, again;

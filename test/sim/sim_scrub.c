@@ -69,7 +69,7 @@ static void
 wait_for_pass(struct store *d, struct life *l)
 {
     struct arena *a = arena_new(4096, 4u << 20);
-    struct store_scrub_status s;
+    struct scrub_status s;
 
     for (unsigned i = 0; i < 600 && !l->ended; i++) {
         arena_reset(a);

@@ -11,6 +11,8 @@
 #include "auth/auth.h"
 #include "base/mem.h"
 #include "meta/dump.h"
+#include "object/backup.h"
+#include "rt/time.h"
 #include "wire/json.h"
 #include "wire/tar.h"
 
@@ -73,9 +75,9 @@ backup_dump_meta(struct request *q, bool keys, struct buf *out, struct errbuf *e
 
 /* The buckets there are now; one that is made later is not in it, one that is deleted ends early. */
 static enum err
-backup_buckets(struct backup *b)
+backup_buckets(struct backup *b, const struct map_service *maps)
 {
-    const struct map *map = map_now(b->q->api->options.map);
+    const struct map *map = map_now(maps);
     uint32_t count = map_bucket_count(map);
     const struct map_bucket **held = xcalloc(count + 1, sizeof(struct map_bucket *));
     enum err rc = ERR_OK;
@@ -92,7 +94,7 @@ backup_buckets(struct backup *b)
 }
 
 static enum err
-backup_send_all(struct backup *b, struct span state)
+backup_send_all(struct backup *b, struct span state, const struct map_service *maps)
 {
     static const char end[2 * TAR_BLOCK];
     enum err rc = send_about(b, ".forebay/backup", false);
@@ -100,7 +102,7 @@ backup_send_all(struct backup *b, struct span state)
     if (rc == ERR_OK)
         rc = backup_send_file(b, ".forebay/state", state);
     if (rc == ERR_OK)
-        rc = backup_buckets(b);
+        rc = backup_buckets(b, maps);
     if (rc == ERR_OK && b->damaged.len > 0)
         rc = backup_send_file(b, ".forebay/damaged", buf_span(&b->damaged));
     if (rc == ERR_OK)
@@ -108,10 +110,16 @@ backup_send_all(struct backup *b, struct span state)
     return rc == ERR_OK ? backup_send(b, (struct span){end, sizeof end}) : rc;
 }
 
+static enum err
+send_to_client(void *http, struct span bytes)
+{
+    return http_reply_write(http, bytes.at, bytes.len);
+}
+
 enum err
 admin_backup(struct request *q)
 {
-    struct backup b = {.q = q, .disks = q->api->options.disks};
+    struct backup b;
     struct errbuf eb = {{0}};
     struct buf state;
     enum err rc;
@@ -125,25 +133,19 @@ admin_backup(struct request *q)
         return fault_from(q, rc, &eb);
     }
     AUDIT_CHANGE(q, "backup.begin", rc, L_TEXT("target", "node"));
-    b.arena = arena_new(4096, MIB(1));
-    buf_init(&b.whole, BACKUP_WHOLE_MAX);
-    buf_init(&b.text, KIB(64));
-    buf_init(&b.damaged, MIB(16));
+    backup_init(&b, q->api->options.disks, send_to_client, q->http);
     request_put_ids(q);
     http_header(q->http, "content-type", SPAN("application/x-tar"));
     http_header(q->http, "cache-control", SPAN("no-store"));
     rc = http_reply_begin(q->http, 200, HTTP_CHUNKED);
     if (rc == ERR_OK && http_reply_wants_body(q->http))
-        rc = backup_send_all(&b, buf_span(&state));
+        rc = backup_send_all(&b, buf_span(&state), q->api->options.map);
     if (rc == ERR_OK)
         rc = http_reply_end(q->http);
     else
         http_reply_abort(q->http);
     atomic_store(&q->api->backing_up, false);
-    buf_fini(&b.damaged);
-    buf_fini(&b.text);
-    buf_fini(&b.whole);
+    backup_fini(&b);
     buf_fini(&state);
-    arena_free(&b.arena);
     return rc;
 }

@@ -130,9 +130,9 @@ bucket_set_prefix_of(const struct map_bucket *b, const char *name, const json_t 
     if (!b->cached)
         return err_set(eb, ERR_BAD_REQUEST,
                        "only an attached bucket has pins: a native one is never evicted");
-    if (*out == NULL || json_string_length(v) > STORE_KEY_MAX)
+    if (*out == NULL || json_string_length(v) > OBJECT_KEY_MAX)
         return err_set(eb, ERR_BAD_REQUEST, "\"%s\" is a prefix of at most %u bytes",
-                       name, STORE_KEY_MAX);
+                       name, OBJECT_KEY_MAX);
     return ERR_OK;
 }
 

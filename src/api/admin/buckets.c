@@ -26,11 +26,11 @@ static void
 put_usage(struct json *j, const struct map_bucket *b, struct disks *ds)
 {
     static const struct {
-        enum store_usage which;
+        enum usage_kind which;
         const char *count, *bytes;
-    } rows[] = {{STORE_USAGE_LIVE, "objects", "bytes"},
-                {STORE_USAGE_OLDER, "older", "older_bytes"},
-                {STORE_USAGE_OPEN, "open_parts", "open_bytes"}};
+    } rows[] = {{USAGE_LIVE, "objects", "bytes"},
+                {USAGE_OLDER, "older", "older_bytes"},
+                {USAGE_OPEN, "open_parts", "open_bytes"}};
 
     json_open_object(j, "holds");
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {

@@ -13,23 +13,12 @@
 #include "api/admin/admin.h"
 #include "base/hash.h"
 #include "base/mem.h"
+#include "disks/report.h"
 #include "wire/json.h"
 
 #define BODY_MAX KIB(16)
 #define PAGE_MAX KIB(256)
 #define ROOT     "/_/disks"
-
-static const char *
-index_name(enum store_index state)
-{
-    static const char *const names[] = {
-        [STORE_INDEX_UNPROVEN] = "unproven",
-        [STORE_INDEX_PROVEN] = "proven",
-        [STORE_INDEX_DAMAGED] = "damaged",
-    };
-
-    return names[state];
-}
 
 static void
 admin_disk_put_one(struct json *j, const struct disks_one *d)
@@ -38,7 +27,7 @@ admin_disk_put_one(struct json *j, const struct disks_one *d)
     json_text(j, "id", d->id);
     json_text(j, "path", d->path);
     json_text(j, "state", d->state);
-    json_text(j, "health", store_state_name(d->health.state));
+    json_text(j, "health", disks_health_name(d));
     json_text(j, "why", d->health.why[0] != '\0' ? d->health.why : NULL);
     json_u64(j, "weight", d->weight);
     json_u64(j, "total_bytes", d->stat.total_bytes);
@@ -46,7 +35,7 @@ admin_disk_put_one(struct json *j, const struct disks_one *d)
     json_u64(j, "native_bytes", d->stat.native_bytes);
     json_u64(j, "cached_bytes", d->stat.cached_bytes);
     json_u64(j, "objects", d->stat.objects);
-    json_text(j, "index", index_name(d->stat.index));
+    json_text(j, "index", disks_index_name(d));
     json_u64(j, "index_percent", d->stat.index_percent);
     json_u64(j, "read_errors", d->health.read_errors);
     json_u64(j, "write_errors", d->health.write_errors);

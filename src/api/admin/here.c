@@ -63,7 +63,6 @@ here_put_checksum(struct json *j, const struct object_meta *m)
 static void
 put_segment(struct json *j, const struct object_local *h, bool all)
 {
-    const struct store_location *w = &h->where.at;
     char date[NUM_DATE_TEXT];
 
     json_open_object(j, "disk");
@@ -72,14 +71,14 @@ put_segment(struct json *j, const struct object_local *h, bool all)
         json_text(j, "path", h->where.path);
     json_end(j);
     json_open_object(j, "segment");
-    json_text(j, "kind", w->kind);
-    json_u64(j, "id", w->segment);
-    json_u64(j, "offset", w->offset);
-    json_u64(j, "living_bytes", w->living);
-    date_iso(w->segment_made_ms, date);
-    json_text(j, "made", w->segment_made_ms > 0 ? date : NULL);
+    json_text(j, "kind", h->where.at.kind);
+    json_u64(j, "id", h->where.at.segment);
+    json_u64(j, "offset", h->where.at.offset);
+    json_u64(j, "living_bytes", h->where.at.living);
+    date_iso(h->where.at.segment_made_ms, date);
+    json_text(j, "made", h->where.at.segment_made_ms > 0 ? date : NULL);
     if (h->cached)
-        json_f64(j, "access_freq", w->access_freq / 16.0);
+        json_f64(j, "access_freq", h->where.at.access_freq / 16.0);
     json_end(j);
 }
 
@@ -209,7 +208,7 @@ admin_bucket_here(struct request *q)
         !span_is(span_from(path, path.len - strlen(LEAF)), LEAF))
         return fault_set(&q->fault, S3_NoSuchKey, "There is no such page under /_/");
     if ((key.at != NULL) == (prefix.at != NULL) || (key.at != NULL && key.len == 0) ||
-        key.len > STORE_KEY_MAX)
+        key.len > OBJECT_KEY_MAX)
         return fault_set(&q->fault, S3_InvalidArgument,
                          "One of key=KEY and prefix=PREFIX is expected");
     rc = key.at != NULL ? caller_require(q, AUTH_READ, bucket, key)

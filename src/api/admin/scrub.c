@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/num.h"
+#include "disks/report.h"
 #include "wire/json.h"
 
 #define STATUS_MAX (8u << 20)
@@ -10,8 +11,6 @@
 struct page {
     struct request *q;
     struct admin_page page;
-    enum err rc;
-    struct errbuf eb;
 };
 
 /* Without a switch between the two: a bucket that is gone has no name any more. */
@@ -29,7 +28,7 @@ put_bucket_name(struct request *q, struct json *j, uint64_t id)
 }
 
 static void
-admin_scrub_put_pass(struct json *j, const char *key, const struct store_scrub_pass *p)
+admin_scrub_put_pass(struct json *j, const char *key, const struct scrub_pass *p)
 {
     json_open_object(j, key);
     json_u64(j, "number", p->number);
@@ -44,7 +43,7 @@ admin_scrub_put_pass(struct json *j, const char *key, const struct store_scrub_p
 }
 
 static void
-admin_scrub_put_finding(struct request *q, struct json *j, const struct store_finding *f)
+admin_scrub_put_finding(struct request *q, struct json *j, const struct scrub_finding *f)
 {
     static const char *const outcomes[] = {[FINDING_OPEN] = "open",
                                            [FINDING_REPAIRED] = "repaired",
@@ -63,72 +62,53 @@ admin_scrub_put_finding(struct request *q, struct json *j, const struct store_fi
 }
 
 static void
-admin_scrub_put_disk(void *arg, unsigned slot, struct store *d)
+admin_scrub_put_disk(void *arg, const char *path, const struct scrub_status *s)
 {
     struct page *p = arg;
-    struct arena *a = arena_new(KIB(4), MIB(1));
-    struct store_scrub_status s;
-    enum err rc = store_scrub_status(d, a, &s, &p->eb);
 
-    (void)slot;
-    if (rc != ERR_OK) {
-        p->rc = rc;
-        arena_free(&a);
-        return;
-    }
     json_open_object(&p->page.j, NULL);
-    json_text(&p->page.j, "disk", store_path(d));
-    json_text(&p->page.j, "state", s.running ? "running" : "waiting");
-    json_bool(&p->page.j, "asked", s.asked);
-    json_u64(&p->page.j, "rate", s.rate);
-    json_u64(&p->page.j, "total_bytes", s.total_bytes);
-    admin_put_time(&p->page.j, "next", s.running ? 0 : s.next_ms);
-    admin_scrub_put_pass(&p->page.j, "pass", &s.pass);
-    admin_scrub_put_pass(&p->page.j, "last", &s.last);
+    json_text(&p->page.j, "disk", path);
+    json_text(&p->page.j, "state", s->running ? "running" : "waiting");
+    json_bool(&p->page.j, "asked", s->asked);
+    json_u64(&p->page.j, "rate", s->rate);
+    json_u64(&p->page.j, "total_bytes", s->total_bytes);
+    admin_put_time(&p->page.j, "next", s->running ? 0 : s->next_ms);
+    admin_scrub_put_pass(&p->page.j, "pass", &s->pass);
+    admin_scrub_put_pass(&p->page.j, "last", &s->last);
     json_open_array(&p->page.j, "findings");
-    for (uint32_t i = 0; i < s.count; i++)
-        admin_scrub_put_finding(p->q, &p->page.j, &s.findings[i]);
+    for (uint32_t i = 0; i < s->count; i++)
+        admin_scrub_put_finding(p->q, &p->page.j, &s->findings[i]);
     json_end(&p->page.j);
     json_end(&p->page.j);
-    arena_free(&a);
 }
 
 enum err
 admin_scrub_status(struct request *q)
 {
     struct page p = {.q = q};
+    struct errbuf eb = {{0}};
+    enum err rc;
 
     admin_page_begin(&p.page, STATUS_MAX);
     json_open_object(&p.page.j, NULL);
     json_open_array(&p.page.j, "disks");
-    disks_each(q->api->options.disks, admin_scrub_put_disk, &p);
+    rc = disks_scrub_each(q->api->options.disks, admin_scrub_put_disk, &p, &eb);
     json_end(&p.page.j);
     json_end(&p.page.j);
-    if (p.rc == ERR_OK)
+    if (rc == ERR_OK)
         return admin_page_answer(q, &p.page, 200);
     buf_fini(&p.page.text);
-    return fault_from(q, p.rc, &p.eb);
-}
-
-static void
-start_disk(void *arg, unsigned slot, struct store *d)
-{
-    struct page *p = arg;
-    enum err rc = store_scrub_start(d, &p->eb);
-
-    (void)slot;
-    if (rc != ERR_OK)
-        p->rc = rc;
+    return fault_from(q, rc, &eb);
 }
 
 enum err
 admin_scrub_start(struct request *q)
 {
-    struct page p = {.q = q};
+    struct errbuf eb = {{0}};
+    enum err rc = disks_scrub_start(q->api->options.disks, &eb);
 
-    disks_each(q->api->options.disks, start_disk, &p);
-    if (p.rc != ERR_OK)
-        return fault_from(q, p.rc, &p.eb);
+    if (rc != ERR_OK)
+        return fault_from(q, rc, &eb);
     LOG(LOG_INFO, "scrub.requested", "a pass begins on every disk",
         L_TEXT("id", q->http->id), L_SPAN("user", q->caller.name));
     return admin_scrub_status(q);

@@ -3,6 +3,7 @@
 
 #include "api/admin/admin.h"
 #include "base/mem.h"
+#include "disks/report.h"
 #include "rt/loop.h"
 #include "wire/json.h"
 
@@ -11,19 +12,17 @@
 static void
 admin_stat_put_disk(struct json *j, const struct disks_one *d)
 {
-    const struct store_health *h = &d->health;
-
     json_open_object(j, NULL);
     json_text(j, "path", d->path);
-    json_text(j, "state", store_state_name(h->state));
-    json_text(j, "why", h->state == STORE_OK ? NULL : h->why);
-    json_u64(j, "read_errors", h->read_errors);
-    json_u64(j, "write_errors", h->write_errors);
-    json_u64(j, "sync_errors", h->sync_errors);
-    json_u64(j, "name_errors", h->name_errors);
-    json_u64(j, "corrupt_blocks", h->corrupt_blocks);
-    json_u64(j, "index_faults", h->index_faults);
-    json_u64(j, "slow_operations", h->slow_ops);
+    json_text(j, "state", disks_health_name(d));
+    json_text(j, "why", disks_is_healthy(d) ? NULL : d->health.why);
+    json_u64(j, "read_errors", d->health.read_errors);
+    json_u64(j, "write_errors", d->health.write_errors);
+    json_u64(j, "sync_errors", d->health.sync_errors);
+    json_u64(j, "name_errors", d->health.name_errors);
+    json_u64(j, "corrupt_blocks", d->health.corrupt_blocks);
+    json_u64(j, "index_faults", d->health.index_faults);
+    json_u64(j, "slow_operations", d->health.slow_ops);
     json_end(j);
 }
 
@@ -42,11 +41,11 @@ put_disks(struct json *j, struct disks *ds)
 enum err
 admin_stat(struct request *q)
 {
-    struct store_stat s = {0};
+    struct disks_sum s = {0};
     struct admin_page page;
 
     if (q->api->options.disks != NULL)
-        disks_stat(q->api->options.disks, &s);
+        disks_sum(q->api->options.disks, &s);
     admin_page_begin(&page, STAT_MAX);
     json_open_object(&page.j, NULL);
     json_text(&page.j, "version", FOREBAY_VERSION);
@@ -56,16 +55,16 @@ admin_stat(struct request *q)
     json_text(&page.j, "credentials", q->api->options.credentials);
     json_u64(&page.j, "buckets", map_bucket_count(map_now(q->api->options.map)));
     json_open_object(&page.j, "disk");
-    json_u64(&page.j, "total_bytes", s.total_bytes);
-    json_u64(&page.j, "free_bytes", s.free_bytes);
-    json_u64(&page.j, "native_bytes", s.native_bytes);
-    json_u64(&page.j, "cached_bytes", s.cached_bytes);
-    json_u64(&page.j, "objects", s.objects);
-    json_u64(&page.j, "older", s.older);
-    json_u64(&page.j, "open_parts", s.open_parts);
-    json_u64(&page.j, "open_bytes", s.open_bytes);
-    json_u64(&page.j, "memtable_bytes", s.memtable_bytes);
-    json_u64(&page.j, "block_cache_bytes", s.block_cache_bytes);
+    json_u64(&page.j, "total_bytes", s.of.total_bytes);
+    json_u64(&page.j, "free_bytes", s.of.free_bytes);
+    json_u64(&page.j, "native_bytes", s.of.native_bytes);
+    json_u64(&page.j, "cached_bytes", s.of.cached_bytes);
+    json_u64(&page.j, "objects", s.of.objects);
+    json_u64(&page.j, "older", s.of.older);
+    json_u64(&page.j, "open_parts", s.of.open_parts);
+    json_u64(&page.j, "open_bytes", s.of.open_bytes);
+    json_u64(&page.j, "memtable_bytes", s.of.memtable_bytes);
+    json_u64(&page.j, "block_cache_bytes", s.of.block_cache_bytes);
     json_end(&page.j);
     json_open_array(&page.j, "disks");
     if (q->api->options.disks != NULL)

@@ -25,9 +25,9 @@ decide_size(struct request *q, struct s3_body *b)
             return s3_fault(q, S3_MissingContentLength);
         b->size = (uint64_t)length;
     } else {
-        b->size = STORE_SIZE_UNKNOWN;
+        b->size = OBJECT_SIZE_UNKNOWN;
     }
-    if (b->size != STORE_SIZE_UNKNOWN && b->size > S3_PUT_MAX) {
+    if (b->size != OBJECT_SIZE_UNKNOWN && b->size > S3_PUT_MAX) {
         fault_set(&q->fault, S3_EntityTooLarge, NULL);
         fault_add(&q->fault, "ProposedSize",
                   span_of(arena_printf(q->arena, "%llu", (unsigned long long)b->size)));
@@ -184,7 +184,7 @@ s3_body_finish(struct s3_body *b)
     struct request *q = b->q;
     unsigned char sum[DIGEST_MAX];
 
-    if (b->size != STORE_SIZE_UNKNOWN && b->got != b->size)
+    if (b->size != OBJECT_SIZE_UNKNOWN && b->got != b->size)
         return fault_set(&q->fault, S3_IncompleteBody,
                          "The body has %llu bytes, its headers said %llu",
                          (unsigned long long)b->got, (unsigned long long)b->size);
@@ -256,7 +256,7 @@ receive_in_place(struct s3_body *b, struct object_put *put, bool *taken)
 
     err_forget(&eb);
     *taken = false;
-    if (b->chunked != NULL || b->size == STORE_SIZE_UNKNOWN || b->size == 0)
+    if (b->chunked != NULL || b->size == OBJECT_SIZE_UNKNOWN || b->size == 0)
         return ERR_OK;
     if (http_body_here(b->q->http, &body)) {
         *taken = true;
@@ -365,7 +365,7 @@ s3_body_document(struct request *q, size_t limit, bool demand_sum, struct span *
     rc = s3_body_begin(q, &b);
     if (rc == ERR_OK && demand_sum)
         rc = checksum_request_demand(&b.sums, &q->fault);
-    if (rc == ERR_OK && b.size != STORE_SIZE_UNKNOWN && b.size > limit)
+    if (rc == ERR_OK && b.size != OBJECT_SIZE_UNKNOWN && b.size > limit)
         rc = fault_set(&q->fault, S3_MaxMessageLengthExceeded,
                        "The document is over its limit of %zu bytes", limit);
     /* Twice, as it grows and where it stands then; refused before it is read. */

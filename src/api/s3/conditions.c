@@ -11,31 +11,31 @@
 
 /* `"a", "b"` as MD5s; ETags of another form match nothing, and are left out. */
 static enum err
-parse_etags(struct request *q, struct span list, struct store_condition *out)
+parse_etags(struct request *q, struct span list, struct object_condition *out)
 {
-    struct store_etag *etags = arena_alloc(q->arena, ETAGS_MAX * sizeof *etags);
+    struct md5_etag *etags = arena_alloc(q->arena, ETAGS_MAX * sizeof *etags);
 
     if (span_is(span_trim(list), "*")) {
-        out->if_exists = true;
+        out->disk.if_exists = true;
         return ERR_OK;
     }
     while (list.len > 0) {
         const char *comma = memchr(list.at, ',', list.len);
         size_t len = comma != NULL ? (size_t)(comma - list.at) : list.len;
-        struct store_etag *e = &etags[out->etag_count];
+        struct md5_etag *e = &etags[out->disk.etag_count];
         unsigned parts = 0;
 
-        if (out->etag_count == ETAGS_MAX)
+        if (out->disk.etag_count == ETAGS_MAX)
             return fault_set(&q->fault, S3_InvalidRequest, "If-Match names over %u ETags",
                              ETAGS_MAX);
         if (!etag_parse(etag_unquote((struct span){list.at, len}), e->md5, &parts))
             memset(e->md5, 0, sizeof e->md5); /* the ETag of nothing */
         e->parts = parts;
-        out->etag_count++;
+        out->disk.etag_count++;
         list = span_from(list, len + (comma != NULL));
     }
-    out->etags = etags;
-    out->if_exists = true;
+    out->disk.etags = etags;
+    out->disk.if_exists = true;
     return ERR_OK;
 }
 
@@ -69,13 +69,13 @@ s3_write_condition(struct request *q, const struct object_condition **out)
     *c = (struct object_condition){
         .disk = {.if_absent = none.at != NULL}, .if_match = match, .if_none_match = none};
     if (match.at != NULL)
-        rc = parse_etags(q, match, &c->disk);
+        rc = parse_etags(q, match, c);
     *out = c;
     return rc;
 }
 
 static enum err
-parse_delete_headers(struct request *q, struct store_condition *d, bool *given)
+parse_delete_headers(struct request *q, struct object_condition *c, bool *given)
 {
     struct fields headers = http_fields(q->http->head);
     struct span size = fields_get(headers, "x-amz-if-match-size");
@@ -83,18 +83,18 @@ parse_delete_headers(struct request *q, struct store_condition *d, bool *given)
     int64_t ms;
 
     if (size.at != NULL) {
-        if (num_u64(span_trim(size), &d->size) != ERR_OK)
+        if (num_u64(span_trim(size), &c->disk.size) != ERR_OK)
             return fault_argument(&q->fault, "x-amz-if-match-size", size,
                                   "The size is not a number");
-        d->if_size = *given = true;
+        c->disk.if_size = *given = true;
     }
     if (time.at == NULL)
         return ERR_OK;
-    d->if_mtime = *given = true;
-    if (date_http_parse(span_trim(time), &d->mtime_s) == ERR_OK)
+    c->disk.if_mtime = *given = true;
+    if (date_http_parse(span_trim(time), &c->disk.mtime_s) == ERR_OK)
         return ERR_OK;
     if (date_iso_parse(span_trim(time), &ms) == ERR_OK) {
-        d->mtime_s = ms / 1000;
+        c->disk.mtime_s = ms / 1000;
         return ERR_OK;
     }
     return fault_argument(&q->fault, "x-amz-if-match-last-modified-time", time,
@@ -113,9 +113,9 @@ s3_delete_condition(struct request *q, const struct object_condition **out)
     *c = (struct object_condition){.if_match = match};
     if (http_get(q->http->head, HTTP_IF_NONE_MATCH).at != NULL)
         return not_built(q, "If-None-Match");
-    rc = parse_delete_headers(q, &c->disk, &given);
+    rc = parse_delete_headers(q, c, &given);
     if (rc == ERR_OK && match.at != NULL)
-        rc = parse_etags(q, match, &c->disk);
+        rc = parse_etags(q, match, c);
     /* Size and time alone are about what is there, if something is. */
     c->disk.or_absent = match.at == NULL;
     if (rc == ERR_OK && given)
@@ -142,7 +142,7 @@ s3_item_condition(struct request *q, const struct s3xml_delete_item *item,
                           ? item->etag
                           : span_of(arena_printf(q->arena, "\"%.*s\"",
                                                  SPAN_ARG(etag_unquote(item->etag))));
-        rc = parse_etags(q, item->etag, &c->disk);
+        rc = parse_etags(q, item->etag, c);
     }
     *out = c;
     return rc;

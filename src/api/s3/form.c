@@ -351,7 +351,7 @@ form_meta_of(struct upload *u, struct object_meta *out)
 }
 
 static enum err
-store_file(struct upload *u)
+form_put_file(struct upload *u)
 {
     struct request *q = u->q;
     uint64_t most = u->policy.has_range ? MIN(u->policy.most, S3_PUT_MAX) : S3_PUT_MAX;
@@ -399,7 +399,7 @@ static enum err
 form_store(struct upload *u, struct object_info *info)
 {
     struct request *q = u->q;
-    struct object_put_options o = {.size = STORE_SIZE_UNKNOWN,
+    struct object_put_options o = {.size = OBJECT_SIZE_UNKNOWN,
                                    .checksum_algorithm =
                                        s3_checksum_kept(q->bucket, u->sum.kind)};
     struct object_meta meta;
@@ -411,7 +411,7 @@ form_store(struct upload *u, struct object_info *info)
     rc = object_put_begin(q->api->options.object, q->bucket, u->key, &o, &u->put, &eb);
     if (rc != ERR_OK)
         return fault_from(q, rc, &eb);
-    rc = store_file(u);
+    rc = form_put_file(u);
     if (rc == ERR_OK)
         rc = form_check_sum(u);
     if (rc == ERR_OK) {

@@ -150,7 +150,7 @@ check_parameters(struct request *q, struct asked *out)
         if (rc == ERR_OK)
             rc = s3_version_requested(q, &out->version);
         if (rc == ERR_OK && query_has(&q->query, "partNumber"))
-            rc = query_u64(&q->query, "partNumber", 1, 1, STORE_PARTS_MAX, &out->part,
+            rc = query_u64(&q->query, "partNumber", 1, 1, OBJECT_PARTS_MAX, &out->part,
                            &q->fault);
         if (rc == ERR_OK && out->part > 0 &&
             http_get(q->http->head, HTTP_RANGE).at != NULL)
@@ -270,9 +270,9 @@ get_put_head(struct request *q, const struct asked *asked, const struct object_i
 static enum err
 send_piece(struct request *q, struct object_get *get, struct span piece)
 {
-    struct span more[STORE_READ_MORE];
-    struct iovec iov[1 + STORE_READ_MORE] = {{(void *)(uintptr_t)piece.at, piece.len}};
-    unsigned count = object_get_more(get, more, STORE_READ_MORE);
+    struct span more[OBJECT_READ_MORE];
+    struct iovec iov[1 + OBJECT_READ_MORE] = {{(void *)(uintptr_t)piece.at, piece.len}};
+    unsigned count = object_get_more(get, more, OBJECT_READ_MORE);
 
     for (unsigned i = 0; i < count; i++)
         iov[1 + i] = (struct iovec){(void *)(uintptr_t)more[i].at, more[i].len};

@@ -84,7 +84,7 @@ struct s3_body {
     struct awschunked *chunked;   /* NULL: plain */
     struct digest sha256;         /* of a plain body whose hash is known */
     bool check_sha256;
-    uint64_t size; /* of the decoded body, or STORE_SIZE_UNKNOWN */
+    uint64_t size; /* of the decoded body, or OBJECT_SIZE_UNKNOWN */
     uint64_t got;
     struct iobuf *buf; /* owned; NULL until the first read */
     struct span in;    /* received, not yet decoded */

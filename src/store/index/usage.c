@@ -203,12 +203,12 @@ usage_apply(struct usage *u, struct usage_changes *c)
 }
 
 void
-store_bucket_usage(const struct store *d, uint64_t bucket, enum store_usage which,
+store_bucket_usage(const struct store *d, uint64_t bucket, enum usage_kind which,
                    uint64_t *objects, uint64_t *bytes)
 {
     usage_get(d->usage,
-              which == STORE_USAGE_OLDER  ? usage_of_older(bucket)
-              : which == STORE_USAGE_OPEN ? usage_of_open(bucket)
+              which == USAGE_OLDER  ? usage_of_older(bucket)
+              : which == USAGE_OPEN ? usage_of_open(bucket)
                                           : bucket,
               objects, bytes);
 }

@@ -46,7 +46,7 @@ struct scrub {
     int64_t next_ms; /* wall clock */
     uint64_t due_ns; /* of the pace */
     uint64_t saved_ns;
-    struct store_finding *findings; /* owned: room for STORE_FINDINGS_MAX, oldest first */
+    struct scrub_finding *findings; /* owned: room for STORE_FINDINGS_MAX, oldest first */
     uint32_t count;
 };
 
@@ -161,7 +161,7 @@ pace_index(void *arg, uint64_t bytes)
 /* ---- findings ---- */
 
 static void
-keep_finding(struct scrub *s, const struct store_finding *f)
+keep_finding(struct scrub *s, const struct scrub_finding *f)
 {
     uint32_t old = 0;
 
@@ -180,7 +180,7 @@ found(struct scrub *s, const struct store_key *k, const struct scrub_read *r,
       enum store_outcome outcome, const char *why)
 {
     static const char *const outcomes[] = {"open", "repaired", "dropped"};
-    struct store_finding f = {.pass = s->state.pass.number,
+    struct scrub_finding f = {.pass = s->state.pass.number,
                               .found_ms = wall_ms(),
                               .bucket = k->bucket,
                               .part = r->part,
@@ -390,7 +390,7 @@ begin_pass(struct scrub *s)
 
     if (st->pass.number > 0)
         st->last = st->pass;
-    st->pass = (struct store_scrub_pass){.number = st->pass.number + 1,
+    st->pass = (struct scrub_pass){.number = st->pass.number + 1,
                                          .began_ms = (uint64_t)wall_ms()};
     st->bucket = 0;
     st->key_len = 0;
@@ -402,7 +402,7 @@ begin_pass(struct scrub *s)
 static void
 end_pass(struct scrub *s)
 {
-    struct store_scrub_pass *p = &s->state.pass;
+    struct scrub_pass *p = &s->state.pass;
 
     p->ended_ms = (uint64_t)wall_ms();
     s->state.running = s->state.asked = false;
@@ -580,7 +580,7 @@ scrub_free(struct scrub **sp)
 struct ask {
     struct store *disk;
     struct arena *arena;
-    struct store_scrub_status *out;
+    struct scrub_status *out;
     enum err rc;
 };
 
@@ -589,9 +589,9 @@ status_on_owner(void *arg)
 {
     struct ask *q = arg;
     const struct scrub *s = q->disk->scrub;
-    struct store_finding *copy = arena_try(q->arena, MAX(s->count, 1u) * sizeof *copy);
+    struct scrub_finding *copy = arena_try(q->arena, MAX(s->count, 1u) * sizeof *copy);
 
-    *q->out = (struct store_scrub_status){.running = s->state.running || s->wanted,
+    *q->out = (struct scrub_status){.running = s->state.running || s->wanted,
                                           .asked = s->state.asked,
                                           .total_bytes = all_bytes(q->disk),
                                           .rate = rate_of(s),
@@ -606,7 +606,7 @@ status_on_owner(void *arg)
 }
 
 enum err
-store_scrub_status(struct store *d, struct arena *a, struct store_scrub_status *out,
+store_scrub_status(struct store *d, struct arena *a, struct scrub_status *out,
                    struct errbuf *eb)
 {
     struct ask q = {.disk = d, .arena = a, .out = out, .rc = ERR_OK};

@@ -33,7 +33,7 @@ void scrub_free(struct scrub **sp);
 
 /* Position and counts: what is saved. */
 struct scrub_state {
-    struct store_scrub_pass pass, last;
+    struct scrub_pass pass, last;
     bool running;
     bool asked;      /* somebody asked for this pass: at the full rate */
     uint64_t bucket; /* the next version to read is behind these */
@@ -43,10 +43,10 @@ struct scrub_state {
 };
 #define SCRUB_STATE_MAX (1u << 20)
 /* The state with its findings as one record, and back. ERR_CORRUPT: nothing of it is believed. */
-void scrub_encode(const struct scrub_state *s, const struct store_finding *findings,
+void scrub_encode(const struct scrub_state *s, const struct scrub_finding *findings,
                   uint32_t count, struct buf *out);
 enum err scrub_decode(struct span bytes, struct scrub_state *s,
-                      struct store_finding *findings, uint32_t room, uint32_t *count,
+                      struct scrub_finding *findings, uint32_t room, uint32_t *count,
                       struct errbuf *eb) MUST_CHECK;
 
 /* Reads all of the index: ERR_CORRUPT tells why it is not believed any more. `on_bytes` and `stop` as below.

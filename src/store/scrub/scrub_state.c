@@ -22,29 +22,29 @@ enum {
 };
 /* In this order from F_PASS and F_LAST on. */
 static const size_t pass_fields[] = {
-    offsetof(struct store_scrub_pass, number),
-    offsetof(struct store_scrub_pass, began_ms),
-    offsetof(struct store_scrub_pass, ended_ms),
-    offsetof(struct store_scrub_pass, objects),
-    offsetof(struct store_scrub_pass, parts),
-    offsetof(struct store_scrub_pass, bytes),
-    offsetof(struct store_scrub_pass, findings),
-    offsetof(struct store_scrub_pass, repaired),
+    offsetof(struct scrub_pass, number),
+    offsetof(struct scrub_pass, began_ms),
+    offsetof(struct scrub_pass, ended_ms),
+    offsetof(struct scrub_pass, objects),
+    offsetof(struct scrub_pass, parts),
+    offsetof(struct scrub_pass, bytes),
+    offsetof(struct scrub_pass, findings),
+    offsetof(struct scrub_pass, repaired),
 };
 #define PASS_FIELDS (sizeof pass_fields / sizeof pass_fields[0])
 /* be64 pass | be64 when | be64 bucket | be32 part | be64 block | u8 outcome | u8 length of what | what | key */
 #define FINDING_HEAD 38u
 
 static uint64_t *
-field_of(struct store_scrub_pass *p, size_t i)
+field_of(struct scrub_pass *p, size_t i)
 {
     return (uint64_t *)(void *)((char *)p + pass_fields[i]);
 }
 
 static void
-put_pass(struct record_writer *w, uint8_t first, const struct store_scrub_pass *p)
+put_pass(struct record_writer *w, uint8_t first, const struct scrub_pass *p)
 {
-    struct store_scrub_pass copy = *p;
+    struct scrub_pass copy = *p;
 
     for (size_t i = 0; i < PASS_FIELDS; i++)
         record_put_u64(w, (uint8_t)(first + i), *field_of(&copy, i));
@@ -59,7 +59,7 @@ put_be(unsigned char *at, uint64_t n, unsigned bytes)
 }
 
 static void
-put_finding(struct record_writer *w, const struct store_finding *f)
+put_finding(struct record_writer *w, const struct scrub_finding *f)
 {
     unsigned char bytes[FINDING_HEAD + sizeof f->what + STORE_KEY_MAX], *at = bytes;
     size_t what = strlen(f->what);
@@ -78,7 +78,7 @@ put_finding(struct record_writer *w, const struct store_finding *f)
 }
 
 void
-scrub_encode(const struct scrub_state *s, const struct store_finding *findings,
+scrub_encode(const struct scrub_state *s, const struct scrub_finding *findings,
              uint32_t count, struct buf *out)
 {
     struct record_writer w;
@@ -98,12 +98,12 @@ scrub_encode(const struct scrub_state *s, const struct store_finding *findings,
 }
 
 static bool
-take_finding(struct span v, struct store_finding *f)
+take_finding(struct span v, struct scrub_finding *f)
 {
     struct cursor c = cursor_of(v.at, v.len);
     uint64_t outcome, what;
 
-    *f = (struct store_finding){0};
+    *f = (struct scrub_finding){0};
     f->pass = take_be(&c, 8);
     f->found_ms = (int64_t)take_be(&c, 8);
     f->bucket = take_be(&c, 8);
@@ -170,7 +170,7 @@ take_field(struct scrub_state *s, uint8_t id, struct span v)
 }
 
 enum err
-scrub_decode(struct span bytes, struct scrub_state *s, struct store_finding *findings,
+scrub_decode(struct span bytes, struct scrub_state *s, struct scrub_finding *findings,
              uint32_t room, uint32_t *count, struct errbuf *eb)
 {
     struct record r;

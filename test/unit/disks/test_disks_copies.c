@@ -438,7 +438,7 @@ upload_ends_without_a_disk(void *arg)
     CHECK(disks_upload_list(g->ds, RIG_BUCKET, 2, SPAN(""), NULL, 1000, a, &listed,
                             &count, &more, &g->eb) == ERR_OK);
     CHECK_U64(count, OPEN + 1);
-    disks_bucket_usage(g->ds, RIG_BUCKET, STORE_USAGE_OPEN, 1, &open_parts, &bytes);
+    disks_bucket_usage(g->ds, RIG_BUCKET, USAGE_OPEN, 1, &open_parts, &bytes);
     CHECK(open_parts == 0 && bytes == 0);
     CHECK(disks_upload_complete(g->ds, &k, &u, parts, 1, &meta, NULL, &again, &g->eb) ==
           ERR_OK);
@@ -522,7 +522,7 @@ upload_aborted_without_a_disk(void *arg)
     CHECK(disks_upload_list(g->ds, RIG_BUCKET, 2, SPAN(""), NULL, 10, a, &listed, &count,
                             &more, &g->eb) == ERR_OK);
     CHECK(count == 1 && memcmp(&listed[0].id, &other, sizeof other) == 0);
-    disks_bucket_usage(g->ds, RIG_BUCKET, STORE_USAGE_OPEN, 1, &open_parts, &bytes);
+    disks_bucket_usage(g->ds, RIG_BUCKET, USAGE_OPEN, 1, &open_parts, &bytes);
     CHECK_U64(bytes, 2 * 4); /* on each of the disks */
     CHECK_U64(marks(g), 1);
     CHECK(disks_part_list(g->ds, &k, &other, 0, 10, a, &parts, &count, &more, &g->eb) ==
@@ -561,7 +561,7 @@ upload_aborted_unheard(void *arg)
     CHECK(disks_upload_list(g->ds, RIG_BUCKET, 2, SPAN(""), NULL, 10, a, &listed, &count,
                             &more, &g->eb) == ERR_OK);
     CHECK_U64(count, 0);
-    disks_bucket_usage(g->ds, RIG_BUCKET, STORE_USAGE_OPEN, 1, &open_parts, &bytes);
+    disks_bucket_usage(g->ds, RIG_BUCKET, USAGE_OPEN, 1, &open_parts, &bytes);
     CHECK(open_parts == 0 && bytes == 0);
     CHECK_U64(marks(g), 0);
     disks_close(&g->ds);
@@ -664,7 +664,7 @@ decision_failed(void *arg)
     CHECK(store_lookup(copy, &k.at, &entry, &g->eb) == ERR_OK);
     CHECK(memcmp(&entry.content, &content, sizeof content) == 0);
     CHECK_U64(objects(g), 4);
-    disks_bucket_usage(g->ds, RIG_BUCKET, STORE_USAGE_OPEN, 1, &open_parts, &bytes);
+    disks_bucket_usage(g->ds, RIG_BUCKET, USAGE_OPEN, 1, &open_parts, &bytes);
     CHECK(open_parts == 0 && bytes == 0);
     disks_close(&g->ds);
     arena_free(&a);

@@ -77,9 +77,9 @@ is_over(struct rig *g)
 {
     uint64_t objects, bytes, parts, open = 0;
 
-    disks_bucket_usage(g->at.disks, g->bucket->id, STORE_USAGE_LIVE, 1, &objects, &bytes);
+    disks_bucket_usage(g->at.disks, g->bucket->id, USAGE_LIVE, 1, &objects, &bytes);
     if (rt_loop_count() == 1)
-        disks_bucket_usage(g->at.disks, g->bucket->id, STORE_USAGE_OPEN, 1, &parts,
+        disks_bucket_usage(g->at.disks, g->bucket->id, USAGE_OPEN, 1, &parts,
                            &open);
     return objects > OBJECTS || bytes + open > BYTES;
 }

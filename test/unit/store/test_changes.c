@@ -53,7 +53,7 @@ conditions_of_state(void *arg)
 {
     struct store *d = world_open(NULL);
     struct store_key k = world_key(7, "a");
-    struct store_etag etags[2] = {{.parts = 3}, {.parts = 0}};
+    struct md5_etag etags[2] = {{.parts = 3}, {.parts = 0}};
     struct store_condition by_etag = {.if_exists = true, .etags = etags, .etag_count = 2};
     struct store_condition by_size = {.if_size = true, .size = 10, .or_absent = true};
     struct store_condition by_time = {.if_mtime = true, .mtime_s = 1700000000};

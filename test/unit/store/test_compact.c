@@ -129,7 +129,7 @@ check_all(struct store *d)
           span_is(meta.content_type, "text/upload"));
     CHECK(store_lookup(d, &doubt, &entry, &eb) == ERR_OK &&
           (entry.flags & ENTRY_IN_DOUBT) != 0);
-    store_bucket_usage(d, 7, STORE_USAGE_LIVE, &objects, &bytes);
+    store_bucket_usage(d, 7, USAGE_LIVE, &objects, &bytes);
     CHECK_U64(objects, want);
     CHECK_U64(bytes, want_bytes);
     arena_free(&a);

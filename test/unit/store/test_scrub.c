@@ -32,10 +32,10 @@ open_disk(uint64_t rate)
     return world_open(&o);
 }
 
-static struct store_scrub_status
+static struct scrub_status
 status(struct store *d, struct arena *a)
 {
-    struct store_scrub_status s = {0};
+    struct scrub_status s = {0};
 
     arena_reset(a);
     CHECK(store_scrub_status(d, a, &s, NULL) == ERR_OK);
@@ -43,11 +43,11 @@ status(struct store *d, struct arena *a)
 }
 
 /* A pass from the start to its end. */
-static struct store_scrub_status
+static struct scrub_status
 scrub(struct store *d, struct arena *a)
 {
     uint64_t before = status(d, a).pass.number;
-    struct store_scrub_status s;
+    struct scrub_status s;
 
     CHECK(store_scrub_start(d, NULL) == ERR_OK);
     for (unsigned i = 0; i < PATIENCE_MS / 5; i++) {
@@ -67,11 +67,11 @@ flip_at(const char *class, const char *kind, uint32_t segment, uint64_t at)
 }
 
 static bool
-names(const struct store_scrub_status *s, const char *key, enum store_outcome outcome,
+names(const struct scrub_status *s, const char *key, enum store_outcome outcome,
       const char *what)
 {
     for (uint32_t i = 0; i < s->count; i++) {
-        const struct store_finding *f = &s->findings[i];
+        const struct scrub_finding *f = &s->findings[i];
 
         if (f->pass == s->pass.number && f->key_len == strlen(key) &&
             memcmp(f->key, key, f->key_len) == 0)
@@ -161,7 +161,7 @@ finds_fiber(void *arg)
 {
     struct store *d = open_disk(0);
     struct arena *a = arena_new(4096, 4u << 20);
-    struct store_scrub_status s;
+    struct scrub_status s;
     struct made m;
 
     (void)arg;
@@ -212,7 +212,7 @@ parts_fiber(void *arg)
 {
     struct store *d = open_disk(0);
     struct arena *a = arena_new(4096, 4u << 20);
-    struct store_scrub_status s;
+    struct scrub_status s;
 
     (void)arg;
     (void)put_parts(d, "parts", true);
@@ -267,7 +267,7 @@ part_goes_fiber(void *arg)
 {
     struct store *d = open_disk(0);
     struct arena *a = arena_new(4096, 4u << 20);
-    struct store_scrub_status s;
+    struct scrub_status s;
 
     meanwhile.disk = d;
     meanwhile.passed = 0;
@@ -290,7 +290,7 @@ restart_fiber(void *arg)
     struct store *d = open_disk(128u << 10); /* seconds for one of the large ones */
     struct arena *a = arena_new(4096, 4u << 20);
     struct store_options o = world_options();
-    struct store_scrub_status s;
+    struct scrub_status s;
     struct made m;
     uint64_t objects;
 
@@ -354,7 +354,7 @@ state_fiber(void *arg)
 static void
 test_state_reads_back(void)
 {
-    static struct store_finding f[2], got[2];
+    static struct scrub_finding f[2], got[2];
     struct scrub_state s = {.running = true,
                             .asked = true,
                             .bucket = 9,
@@ -368,9 +368,9 @@ test_state_reads_back(void)
     struct buf out;
     uint32_t count;
 
-    f[0] = (struct store_finding){
+    f[0] = (struct scrub_finding){
         .pass = 7, .bucket = 9, .part = 3, .block = 11, .what = "a block"};
-    f[1] = (struct store_finding){
+    f[1] = (struct scrub_finding){
         .pass = 6, .outcome = FINDING_DROPPED, .what = "the header"};
     memcpy(f[0].key, "key", 3);
     f[0].key_len = 3;
@@ -391,7 +391,7 @@ test_state_reads_back(void)
 static void
 test_an_older_state_is_read(void)
 {
-    struct store_finding got;
+    struct scrub_finding got;
     struct scrub_state back;
     struct record_writer w;
     struct errbuf eb = {0};
@@ -416,7 +416,7 @@ faults_fiber(void *arg)
     struct store *d = open_disk(0);
     struct arena *a = arena_new(4096, 4u << 20);
     struct rt_test_io *t = rt_test_io();
-    struct store_scrub_status s;
+    struct scrub_status s;
     unsigned found = 0;
     struct entry entry;
 

@@ -50,7 +50,7 @@ check_model(struct store *d, const struct model *m)
             parts += m->of[i].size[n] > 0;
             bytes += m->of[i].size[n];
         }
-    store_bucket_usage(d, 7, STORE_USAGE_OPEN, &got, &got_bytes);
+    store_bucket_usage(d, 7, USAGE_OPEN, &got, &got_bytes);
     CHECK_U64(got, parts);
     CHECK_U64(got_bytes, bytes);
     CHECK(check_open_parts(d, 7, &eb) == ERR_OK);
@@ -259,7 +259,7 @@ copying(void *arg)
     put_part(&p);
     CHECK(p.rc == ERR_OK);
     for (unsigned rebuild = 0; rebuild < 2; rebuild++) {
-        store_bucket_usage(d, 7, STORE_USAGE_OPEN, &parts, &bytes);
+        store_bucket_usage(d, 7, USAGE_OPEN, &parts, &bytes);
         CHECK(parts == 0 && bytes == 0);
         restart(&d, rebuild == 1);
     }

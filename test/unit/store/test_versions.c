@@ -284,7 +284,7 @@ check_usage(struct store *d, const struct model *m)
         }
     }
     for (unsigned older = 0; older < 2; older++) {
-        store_bucket_usage(d, 7, older != 0 ? STORE_USAGE_OLDER : STORE_USAGE_LIVE, &got,
+        store_bucket_usage(d, 7, older != 0 ? USAGE_OLDER : USAGE_LIVE, &got,
                            &bytes);
         CHECK_U64(got, want[older]);
         CHECK_U64(bytes, want_bytes[older]);

@@ -1,6 +1,6 @@
 /* What a backup takes of one bucket: its uploads in progress, then its objects, or all versions of them. */
-#include "api/admin/backup.h"
 #include "base/log.h"
+#include "object/backup_internal.h"
 
 #define PAGE 200u
 /* An object that is replaced while it is read is looked at again so often. */
@@ -19,13 +19,13 @@ key_in(const struct map_bucket *bucket, struct span key)
 static bool
 backup_is_over(const struct backup *b, enum err rc)
 {
-    return b->client_gone || rc == ERR_CANCELLED;
+    return b->receiver_gone || rc == ERR_CANCELLED;
 }
 
 /* ---- objects and their versions ---- */
 
 static enum err
-send_object(struct backup *b, struct sent *s, struct errbuf *eb)
+send_object(struct backup *b, struct backup_item *s, struct errbuf *eb)
 {
     enum err rc;
 
@@ -44,7 +44,7 @@ send_object(struct backup *b, struct sent *s, struct errbuf *eb)
 }
 
 static enum err
-find_current(struct backup *b, struct sent *s, struct errbuf *eb)
+find_current(struct backup *b, struct backup_item *s, struct errbuf *eb)
 {
     bool current;
 
@@ -56,12 +56,12 @@ find_current(struct backup *b, struct sent *s, struct errbuf *eb)
 
 /* One that was listed: as it is now, or gone. */
 static enum err
-backup_object(struct backup *b, struct sent *s, uint64_t *count)
+backup_object(struct backup *b, struct backup_item *s, uint64_t *count)
 {
     struct errbuf eb = {{0}};
     enum err rc = ERR_NOT_FOUND;
 
-    for (unsigned i = 0; rc == ERR_NOT_FOUND && !b->client_gone && i < LOOKUP_ATTEMPTS;
+    for (unsigned i = 0; rc == ERR_NOT_FOUND && !b->receiver_gone && i < LOOKUP_ATTEMPTS;
          i++) {
         if (i > 0 && find_current(b, s, &eb) == ERR_NOT_FOUND)
             return ERR_OK; /* deleted meanwhile */
@@ -70,7 +70,7 @@ backup_object(struct backup *b, struct sent *s, uint64_t *count)
     *count += rc == ERR_OK;
     if (rc == ERR_OK || backup_is_over(b, rc))
         return rc;
-    backup_note_damaged(b, s, eb.text);
+    backup_record_damage(b, s, eb.text);
     return ERR_OK;
 }
 
@@ -79,13 +79,13 @@ backup_version(struct backup *b, const struct map_bucket *bucket,
                const struct store_version *v)
 {
     bool marker = (v->entry.flags & ENTRY_MARKER) != 0;
-    struct sent s = {.e = {.what = marker ? EXPORTED_MARKER : EXPORTED_VERSION,
-                           .bucket = span_of(bucket->name),
-                           .key = v->key,
-                           .older = !v->latest,
-                           .born = entry_born(&v->entry)},
-                     .key = key_in(bucket, v->key),
-                     .entry = v->entry};
+    struct backup_item s = {.e = {.what = marker ? EXPORTED_MARKER : EXPORTED_VERSION,
+                                  .bucket = span_of(bucket->name),
+                                  .key = v->key,
+                                  .older = !v->latest,
+                                  .born = entry_born(&v->entry)},
+                            .key = key_in(bucket, v->key),
+                            .entry = v->entry};
     enum err rc;
 
     if (!marker)
@@ -145,7 +145,7 @@ backup_objects(struct backup *b, const struct map_bucket *bucket, struct errbuf 
         rc = disks_list(b->disks, bucket->id, bucket->copies, after, after.len == 0, PAGE,
                         a, &entries, &count, &more, eb);
         for (uint32_t i = 0; rc == ERR_OK && i < count; i++) {
-            struct sent s = {
+            struct backup_item s = {
                 .e = {.bucket = span_of(bucket->name), .key = entries[i].key},
                 .key = key_in(bucket, entries[i].key),
                 .entry = entries[i].entry};
@@ -165,7 +165,7 @@ backup_objects(struct backup *b, const struct map_bucket *bucket, struct errbuf 
 
 /* The first part behind s->e.part, as it is now. *found false: there is none, or the upload has ended. */
 static enum err
-next_part(struct backup *b, struct sent *s, bool *found, struct errbuf *eb)
+next_part(struct backup *b, struct backup_item *s, bool *found, struct errbuf *eb)
 {
     struct store_part *p;
     uint32_t count;
@@ -189,7 +189,7 @@ next_part(struct backup *b, struct sent *s, bool *found, struct errbuf *eb)
 }
 
 static enum err
-backup_parts(struct backup *b, struct sent *s, struct errbuf *eb)
+backup_parts(struct backup *b, struct backup_item *s, struct errbuf *eb)
 {
     enum err rc = ERR_OK;
     bool found = true;
@@ -210,7 +210,7 @@ backup_parts(struct backup *b, struct sent *s, struct errbuf *eb)
             return ERR_OK;
         if (rc == ERR_OK || backup_is_over(b, rc))
             continue;
-        backup_note_damaged(b, s, eb->text);
+        backup_record_damage(b, s, eb->text);
         rc = ERR_OK;
     }
     return rc;
@@ -220,11 +220,11 @@ static enum err
 backup_upload(struct backup *b, const struct map_bucket *bucket,
               const struct store_upload *u, struct errbuf *eb)
 {
-    struct sent s = {.e = {.what = EXPORTED_UPLOAD,
-                           .bucket = span_of(bucket->name),
-                           .key = u->key,
-                           .upload = u->id},
-                     .key = key_in(bucket, u->key)};
+    struct backup_item s = {.e = {.what = EXPORTED_UPLOAD,
+                                  .bucket = span_of(bucket->name),
+                                  .key = u->key,
+                                  .upload = u->id},
+                            .key = key_in(bucket, u->key)};
     enum err rc;
 
     arena_reset(b->arena);
@@ -232,7 +232,7 @@ backup_upload(struct backup *b, const struct map_bucket *bucket,
     if (rc == ERR_NO_UPLOAD)
         return ERR_OK;
     if (rc != ERR_OK && !backup_is_over(b, rc)) {
-        backup_note_damaged(b, &s, eb->text);
+        backup_record_damage(b, &s, eb->text);
         return ERR_OK;
     }
     if (rc == ERR_OK)

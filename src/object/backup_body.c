@@ -1,22 +1,46 @@
-/* What a backup sends of one body: its record and its bytes, as members of the tar. */
+/* The record and the bytes of one item of a backup, as members of the tar. */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "api/admin/backup.h"
 #include "base/hash.h"
+#include "base/mem.h"
+#include "object/backup_internal.h"
+#include "rt/time.h"
 #include "wire/json.h"
 #include "wire/tar.h"
 
 #define WAIT_NS 5000000000u /* while a large object is read, the client hears of us */
+
+void
+backup_init(struct backup *b, struct disks *disks,
+            enum err (*send)(void *arg, struct span bytes), void *arg)
+{
+    assert(send != NULL);
+    *b = (struct backup){.send = send, .arg = arg, .disks = disks};
+    b->arena = arena_new(4096, MIB(1));
+    buf_init(&b->whole, BACKUP_WHOLE_MAX);
+    buf_init(&b->text, KIB(64));
+    buf_init(&b->damaged, MIB(16));
+}
+
+void
+backup_fini(struct backup *b)
+{
+    buf_fini(&b->damaged);
+    buf_fini(&b->text);
+    buf_fini(&b->whole);
+    arena_free(&b->arena);
+}
 
 /* ---- members ---- */
 
 enum err
 backup_send(struct backup *b, struct span bytes)
 {
-    enum err rc = http_reply_write(b->q->http, bytes.at, bytes.len);
+    enum err rc = b->send(b->arg, bytes);
 
-    b->client_gone |= rc != ERR_OK;
+    b->receiver_gone |= rc != ERR_OK;
     b->sent_ns = rt_now_ns();
     return rc;
 }
@@ -43,7 +67,8 @@ backup_send_file(struct backup *b, const char *name, struct span bytes)
 /* ---- bodies ---- */
 
 static enum err
-begin_read(struct backup *b, struct sent *s, struct disks_reader *r, struct errbuf *eb)
+begin_read(struct backup *b, struct backup_item *s, struct disks_reader *r,
+           struct errbuf *eb)
 {
     struct entry now;
     enum err rc;
@@ -60,7 +85,7 @@ begin_read(struct backup *b, struct sent *s, struct disks_reader *r, struct errb
 
 /* To its end, which is the reader's. */
 static enum err
-backup_read_body(struct backup *b, const struct sent *s, struct disks_reader *r,
+backup_read_body(struct backup *b, const struct backup_item *s, struct disks_reader *r,
                  bool give, uint32_t *sum, struct errbuf *eb)
 {
     struct span piece = {"", 1};
@@ -85,7 +110,7 @@ backup_read_body(struct backup *b, const struct sent *s, struct disks_reader *r,
 }
 
 enum err
-backup_send_record(struct backup *b, const struct sent *s)
+backup_send_record(struct backup *b, const struct backup_item *s)
 {
     buf_clear(&b->text);
     exported_put_head(&b->text, &s->e, false);
@@ -95,7 +120,7 @@ backup_send_record(struct backup *b, const struct sent *s)
 /* A large one is read again as it is sent; that is begun before its record goes out, so that one that ended or was
  * replaced meanwhile has left nothing. */
 enum err
-backup_send_body(struct backup *b, struct sent *s, struct errbuf *eb)
+backup_send_body(struct backup *b, struct backup_item *s, struct errbuf *eb)
 {
     struct disks_reader r = {0};
     uint32_t sum;
@@ -111,8 +136,8 @@ backup_send_body(struct backup *b, struct sent *s, struct errbuf *eb)
     if (rc == ERR_OK && s->e.size > BACKUP_WHOLE_MAX) {
         rc = backup_read_body(b, s, &r, true, &sum, eb);
         if (rc != ERR_OK &&
-            !b->client_gone) { /* a part of it was sent: the end of this backup */
-            b->client_gone = true;
+            !b->receiver_gone) { /* a part of it was sent: the end of this backup */
+            b->receiver_gone = true;
             return ERR_CLOSED;
         }
     } else if (rc == ERR_OK && s->e.size > 0) {
@@ -129,7 +154,7 @@ backup_send_body(struct backup *b, struct sent *s, struct errbuf *eb)
 }
 
 void
-backup_note_damaged(struct backup *b, const struct sent *s, const char *why)
+backup_record_damage(struct backup *b, const struct backup_item *s, const char *why)
 {
     char text[2 * sizeof s->e.born + 1];
     struct json j;
