@@ -96,7 +96,8 @@ one_after_the_other(struct rig *rig)
         CHECK(rig->last_whole);
     }
     /* The simulator delivers in pieces, and a head in pieces is for a fiber. */
-    CHECK(rig->engine == RT_SIM ? rig->answered_inline > before : rig->answered_inline - before == 100);
+    CHECK(rig->engine == RT_SIM ? rig->answered_inline > before
+                                : rig->answered_inline - before == 100);
     CHECK_U64(rig->done, 103);
     CHECK_U64(rig->released, rig->lent);
     leave(&w);
