@@ -70,7 +70,7 @@ struct accelerator {
     struct slot slots[TRAIN_PREFETCH_MAX]; /* batch n is in slot n % prefetch */
     uint64_t taken;                        /* batches that steps have begun with */
     uint64_t cutting;                      /* the batch that is being asked for */
-    uint32_t cut;                          /* samples of it that somebody has asked for */
+    uint32_t cut;                          /* samples of it that readers have requested */
     uint32_t readers;                      /* that have not ended */
     bool dry;                              /* the order has ended */
     struct train_cursor cursor;

@@ -44,7 +44,7 @@ static const struct flag flags[] = {
     "loop is closed: a worker asks again when it has its answer. get reads in random "   \
     "order. The first bytes of an answer are those of its body.\n"                       \
     "With --rate the loop is open: latency counts from when a request was due. CPU "     \
-    "seconds of the server are told when it is\na Forebay that lets us read "            \
+    "seconds of the server are shown when it is\na Forebay that lets us read "           \
     "/_/metrics, or by --pid."
 #define VERB(NAME, SUMMARY, ...)                                                         \
     static const char *const NAME##_examples[] = {__VA_ARGS__, NULL};                    \
@@ -456,7 +456,7 @@ bench_fini(struct bench *b)
     made_fini(&b->made);
 }
 
-/* ---- what is told ---- */
+/* ---- the report ---- */
 
 static const struct {
     const char *name, *json;

@@ -316,7 +316,7 @@ all_parts(struct share *r, request_fn *fn, struct errbuf *eb)
     struct rt_group group;
 
     rt_group_begin(&group);
-    for (unsigned i = 1; i < MIN(r->c->at_once, r->count); i++)
+    for (unsigned i = 1; i < MIN(r->c->concurrency, r->count); i++)
         if (rt_group_start(&group, checkpoint_work, &w) != ERR_OK)
             break; /* fewer at once, then */
     checkpoint_work(&w);

@@ -33,7 +33,7 @@ struct checkpoint_pass {
 struct checkpoint {
     struct made made; /* names below a prefix, to be removed */
     unsigned ranks, loops;
-    unsigned at_once; /* requests of each rank */
+    unsigned concurrency; /* requests of each rank */
     uint64_t share_bytes, part_bytes;
 
     char *block;                   /* owned: what all content is made of */

@@ -1,7 +1,7 @@
 /* load: some fibers do one thing over and over, so often or so long, and it is kept how long each took.
  *
  * A loop is closed: a worker begins again when it has ended. With a rate it is open: step n is due at its time whatever the others do, and
- * how long it took counts from then, so a server that stalls cannot hide the requests that had to wait. Fibers only; load_run() may switch. Whoever runs it may be
+ * how long it took counts from then, so a server that stalls cannot hide the requests that had to wait. Fibers only; load_run() may switch. The caller may be
  * cancelled: workers end after what they do, and what was done until then is the result.
  */
 #pragma once

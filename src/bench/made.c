@@ -9,8 +9,8 @@
 #include "rt/fiber.h"
 #include "rt/file.h"
 
-#define BODY    KIB(256)
-#define AT_ONCE 32
+#define BODY        KIB(256)
+#define CONCURRENCY 32
 
 static void
 fill_body(char *body, uint64_t seed)
@@ -139,7 +139,7 @@ on_step(void *arg, const struct load_sample *sample)
 static enum err
 run_many(struct many *w, const char *what, uint64_t count, struct errbuf *eb)
 {
-    struct load_options o = {.concurrency = (unsigned)MIN(count, (uint64_t)AT_ONCE),
+    struct load_options o = {.concurrency = (unsigned)MIN(count, (uint64_t)CONCURRENCY),
                              .count = count,
                              .on_step = on_step,
                              .arg = w};

@@ -5,7 +5,7 @@
 struct made {
     struct session *s;
     struct span bucket; /* the place's */
-    char *prefix;       /* owned: "PREFIX/forebay-bench-XXXXXXXX/": nobody else's names */
+    char *prefix;       /* owned: "PREFIX/forebay-bench-XXXXXXXX/": unique names */
     char *body;     /* owned: random bytes, the same for all but for the first eight */
     uint64_t count; /* numbers below it may exist, once `any` does */
     bool any;

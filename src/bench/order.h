@@ -46,7 +46,7 @@ struct train_cursor {
 
 void train_order_init(struct train_order *o, const struct train_file *files,
                       uint32_t count, const struct train_layout *layout, uint64_t seed);
-/* A new order, from its begin. Nobody takes from it meanwhile. */
+/* A new order, from its start. No reader may use it meanwhile. */
 void train_order_again(struct train_order *o, bool once);
 /* The next piece, of at most so many samples; false: the order has ended. A column's chunk may count for no sample at all. */
 bool train_order_cut(struct train_order *o, struct train_cursor *c, uint32_t most,

@@ -108,7 +108,7 @@ probe_loopback(uint64_t ms, double *bytes_s, struct errbuf *eb)
 #define PAGE       4096u
 #define LOOK_EACH  KIB(64) /* zeros at its begin: nothing was written there */
 
-struct disk {
+struct probed_disk {
     struct rt_file *files[FILES_MAX]; /* owned */
     uint64_t sizes[FILES_MAX];
     uint32_t count, seen;
@@ -138,7 +138,7 @@ probe_on_name(const char *name, void *arg)
 }
 
 static void
-take_file(struct disk *d, struct rt_dir *dir, const char *name)
+take_file(struct probed_disk *d, struct rt_dir *dir, const char *name)
 {
     struct errbuf eb;
     uint64_t size = 0;
@@ -154,7 +154,7 @@ take_file(struct disk *d, struct rt_dir *dir, const char *name)
 }
 
 static void
-probe_collect(struct disk *d, struct rt_dir *dir, unsigned depth)
+probe_collect(struct probed_disk *d, struct rt_dir *dir, unsigned depth)
 {
     struct names names = {0};
     struct errbuf eb;
@@ -195,7 +195,7 @@ written(const char *at, uint32_t n)
 static void
 read_disk(void *arg)
 {
-    struct disk *d = arg;
+    struct probed_disk *d = arg;
     struct iobuf *b = NULL;
     struct errbuf eb;
     enum err rc = iobuf_get(READ_BYTES, &b);
@@ -223,7 +223,7 @@ read_disk(void *arg)
 }
 
 static void
-read_many(struct disk *d, uint64_t ms)
+read_many(struct probed_disk *d, uint64_t ms)
 {
     struct rt_group g;
     enum err rc = ERR_OK;
@@ -239,7 +239,7 @@ read_many(struct disk *d, uint64_t ms)
 enum err
 probe_disk(const char *path, uint64_t ms, double *bytes_s, struct errbuf *eb)
 {
-    struct disk *d = xcalloc(1, sizeof *d);
+    struct probed_disk *d = xcalloc(1, sizeof *d);
     struct rt_dir *dir = NULL;
     uint64_t began;
     enum err rc = rt_dir_open(path, &dir, eb);
@@ -272,7 +272,7 @@ probe_disk(const char *path, uint64_t ms, double *bytes_s, struct errbuf *eb)
 
 struct again {
     const struct train_piece *p;
-    unsigned at_once;
+    unsigned concurrency;
     train_fetch *fetch;
     void *arg;
     uint64_t ms;
@@ -292,7 +292,7 @@ static enum err
 load_here(void *arg, unsigned i, struct errbuf *eb)
 {
     struct again *w = arg;
-    struct load_options o = {.concurrency = w->at_once, .duration_ms = w->ms};
+    struct load_options o = {.concurrency = w->concurrency, .duration_ms = w->ms};
     struct load_result *r = xcalloc(1, sizeof *r);
     enum err rc = load_run(&o, fetch_again, w, r, eb);
 
@@ -302,10 +302,10 @@ load_here(void *arg, unsigned i, struct errbuf *eb)
 }
 
 enum err
-probe_path(const struct train_piece *p, unsigned at_once, unsigned loops,
+probe_path(const struct train_piece *p, unsigned concurrency, unsigned loops,
            train_fetch *fetch, void *arg, uint64_t ms, double *bytes_s, struct errbuf *eb)
 {
-    struct again w = {p, at_once, fetch, arg, ms, xcalloc(loops, sizeof *w.bytes_s)};
+    struct again w = {p, concurrency, fetch, arg, ms, xcalloc(loops, sizeof *w.bytes_s)};
     enum err rc = spread_run(loops, loops, load_here, &w, eb);
 
     *bytes_s = 0;

@@ -15,6 +15,6 @@ enum err probe_disk(const char *path, uint64_t ms, double *bytes_s,
 enum err probe_disk_writes(const char *path, uint64_t ms, double *bytes_s,
                            struct errbuf *eb) MUST_CHECK;
 /* `p` again and again, so many at a time on each of so many loops. */
-enum err probe_path(const struct train_piece *p, unsigned at_once, unsigned loops,
+enum err probe_path(const struct train_piece *p, unsigned concurrency, unsigned loops,
                     train_fetch *fetch, void *arg, uint64_t ms, double *bytes_s,
                     struct errbuf *eb) MUST_CHECK;

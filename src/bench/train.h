@@ -58,7 +58,7 @@ struct train {
     struct train_trial trials[TRAIN_TRIALS_MAX];
     unsigned trial_count;
     struct train_trial *best;     /* the largest that passed; NULL: none */
-    struct train_trial *reported; /* whose limits are told */
+    struct train_trial *reported; /* whose limits the report names */
     struct roofline roofline;
     struct {
         const struct checkpoint_model *model; /* NULL: none is written meanwhile */

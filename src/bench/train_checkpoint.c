@@ -121,7 +121,7 @@ train_checkpoint_draw(struct train *t, const struct checkpoint *c, struct phase 
     r->samples_s = (double)r->bytes / 1e6 / MAX(r->seconds, 1e-9);
     trial.result = r;
     t->reported = &trial;
-    t->readers = MIN(c->at_once, parts);
+    t->readers = MIN(c->concurrency, parts);
     train_draw_limits(t, p->writes);
     t->readers = readers;
     t->reported = NULL;
@@ -129,7 +129,7 @@ train_checkpoint_draw(struct train *t, const struct checkpoint *c, struct phase 
     free(r);
 }
 
-/* ---- what is told ---- */
+/* ---- the report ---- */
 
 static double
 spread_of(const struct phase *p)
@@ -241,7 +241,7 @@ train_checkpoint_print_json(const struct train *t, const struct checkpoint *c,
     json_u64(&j, "ranks", c->ranks);
     json_u64(&j, "share_bytes", c->share_bytes);
     json_u64(&j, "part_bytes", c->part_bytes);
-    json_u64(&j, "readers", c->at_once);
+    json_u64(&j, "readers", c->concurrency);
     json_u64(&j, "loops", c->loops);
     json_u64(&j, "runs", t->runs);
     for (unsigned i = 0; i < 2; i++)
@@ -259,7 +259,7 @@ train_plan(struct train *t, const struct checkpoint_model *m, unsigned ranks,
 {
     c->ranks = ranks > 0 ? ranks : m->ranks;
     c->loops = MIN(t->loops, c->ranks);
-    c->at_once = MIN(t->readers, MAX(REQUESTS / c->ranks, 1u));
+    c->concurrency = MIN(t->readers, MAX(REQUESTS / c->ranks, 1u));
     c->share_bytes = (uint64_t)((double)m->bytes * t->scale / m->ranks);
     c->part_bytes = align_down(part_bytes, BLOCK);
     if (c->share_bytes == 0)
@@ -308,7 +308,7 @@ print_head(const struct train *t, const struct checkpoint *c)
            "%u checkpoints of %s\n",
            t->checkpoint->name, train_scale_text(t, scale), c->ranks,
            num_size_text(c->share_bytes, share), num_size_text(c->part_bytes, part),
-           c->at_once, t->runs + 1, num_size_text(c->share_bytes * c->ranks, whole));
+           c->concurrency, t->runs + 1, num_size_text(c->share_bytes * c->ranks, whole));
 }
 
 void

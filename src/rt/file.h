@@ -160,7 +160,7 @@ struct rt_async_read {
 enum err rt_read_begin(struct rt_file *f, uint64_t offset, struct iobuf *b, uint32_t at,
                        uint32_t len, enum rt_class class,
                        struct rt_async_read *r) MUST_CHECK;
-/* Gives up on on_read: the operation ends by itself and keeps the buffer until then. */
+/* Drops on_read: the operation ends by itself and keeps the buffer until then. */
 void rt_read_abandon(struct rt_async_read *r);
 /* Writes all, or fails. */
 enum err rt_write(struct rt_file *f, uint64_t offset, struct iobuf *b, uint32_t at,

@@ -1,4 +1,4 @@
-/* sanitize: what the sanitizers want to hear about stacks and memory; nothing in other builds.
+/* sanitize: annotations of stacks and memory for the sanitizers; nothing in other builds.
  * Inside `rt` only. */
 #pragma once
 #include <stddef.h>

@@ -293,11 +293,12 @@ static void
 socket_destroy(struct stream *s)
 {
     struct socket *k = socket_of(s);
-    struct linger at_once = {.l_onoff = 1};
+    struct linger no_linger = {.l_onoff = 1};
 
     assert(s->closed);
     if (s->reset)
-        (void)setsockopt(k->watch.fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+        (void)setsockopt(k->watch.fd, SOL_SOCKET, SO_LINGER, &no_linger,
+                         sizeof no_linger);
     s->loop->ops->unwatch(s->loop, &k->watch);
     close(k->watch.fd);
     free(k);

@@ -8,7 +8,7 @@
  * The decoder is pulled: it is given bytes at any split and hands back spans of the
  * decoded body that lie in the bytes given, so nothing is copied; a chunk may be
  * gigabytes long. What it handed back is not to be believed until AWSCHUNKED_END: chunk
- * signatures come before their data but can only be judged after it.
+ * signatures come before their data but can only be checked after it.
  *
  * Memory: the decoder is 3 KiB, in the caller's arena; it stays where it is (its trailers
  * point into it), borrows only `key` and `scope` and owns a running hash: awschunked_fini().
@@ -64,7 +64,7 @@ struct awschunked {
     struct field trailers[AWSCHUNKED_TRAILERS_MAX]; /* lie in `text` */
 };
 
-/* `auth` and `key` are needed for signed kinds only. Judges x-amz-decoded-content-length
+/* `auth` and `key` are needed for signed kinds only. Checks x-amz-decoded-content-length
  * (411 MissingContentLength) and x-amz-trailer (400 InvalidRequest unless it names a
  * checksum header). */
 enum err awschunked_init(struct awschunked *d, enum payload_kind kind,

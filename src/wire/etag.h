@@ -1,4 +1,4 @@
-/* etag: entity tags, conditions and ranges of reads, as S3 judges them. Pure functions
+/* etag: entity tags, conditions and ranges of reads, as S3 evaluates them. Pure functions
  * over header values.
  *
  * An etag here has no quotes: "9e10..." or "b2ad...-3". On the wire it always has them;

@@ -33,7 +33,7 @@ policy_unreadable(struct fault *f, const char *why)
     return fault_set(f, S3_InvalidPolicyDocument, "Invalid Policy: %s", why);
 }
 
-struct judging {
+struct policy_check {
     struct fields fields;
     bool covered[POST_POLICY_CONDITIONS]; /* by place in `fields` */
     struct post_policy *out;
@@ -41,7 +41,7 @@ struct judging {
 };
 
 static size_t
-policy_place_of(const struct judging *j, struct span name)
+policy_place_of(const struct policy_check *j, struct span name)
 {
     size_t i = 0;
 
@@ -74,7 +74,7 @@ each_holds(struct span have, struct span want)
 }
 
 static enum err
-policy_condition(struct judging *j, struct span name, struct span want, bool prefix)
+policy_condition(struct policy_check *j, struct span name, struct span want, bool prefix)
 {
     size_t at = policy_place_of(j, name);
     struct span have = at < j->fields.count ? j->fields.at[at].value : SPAN("");
@@ -107,7 +107,7 @@ policy_number_of(const json_t *v, uint64_t *out)
 
 /* ["eq", "$key", "x"], ["starts-with", "$key", "x"], ["content-length-range", 1, 10] */
 static enum err
-policy_listed(struct judging *j, const json_t *c)
+policy_listed(struct policy_check *j, const json_t *c)
 {
     struct span verb, name;
     bool prefix;
@@ -143,7 +143,7 @@ policy_listed(struct judging *j, const json_t *c)
 }
 
 static enum err
-policy_conditions(struct judging *j, json_t *list)
+policy_conditions(struct policy_check *j, json_t *list)
 {
     enum err rc = ERR_OK;
     size_t i;
@@ -175,7 +175,7 @@ policy_conditions(struct judging *j, json_t *list)
 }
 
 static enum err
-policy_check_fields(struct judging *j, const json_t *doc, int64_t now_s)
+policy_check_fields(struct policy_check *j, const json_t *doc, int64_t now_s)
 {
     const json_t *until = json_object_get(doc, "expiration");
     int64_t until_ms;
@@ -200,7 +200,7 @@ enum err
 post_policy_check(struct span json, struct fields fields, int64_t now_s,
                   struct post_policy *out, struct fault *f)
 {
-    struct judging j = {.fields = fields, .out = out, .fault = f};
+    struct policy_check j = {.fields = fields, .out = out, .fault = f};
     json_t *doc;
     enum err rc;
 

@@ -14,7 +14,7 @@ struct post_policy {
     bool has_range; /* content-length-range */
     uint64_t least, most;
 };
-/* Judges `fields` (names in lower case; `bucket` and `key` among them as they are meant) by the policy's JSON. 403
+/* Checks `fields` (names in lower case; `bucket` and `key` among them as they are meant) by the policy's JSON. 403
  * AccessDenied says which condition failed, which field no condition covers, or that it is over; 400
  * InvalidPolicyDocument: it cannot be read. */
 enum err post_policy_check(struct span json, struct fields fields, int64_t now_s,

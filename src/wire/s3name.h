@@ -24,7 +24,7 @@ struct s3_name {
 /* `path` is raw and begins with '/'; `host` as received; `domains` are base domains in
  * lower case ("s3.lan"), none when count is 0. Equal to a domain, an IP address or
  * anything foreign: path style. "*.domain": what stands in front is the bucket, and the
- * whole path is the key. The bucket's name is not judged here (ask s3_bucket_ok(): the
+ * whole path is the key. The bucket's name is not checked here (ask s3_bucket_ok(): the
  * AIS API allows others); a key is: KeyTooLongError, and InvalidURI for a bad escape.
  * Memory: the result lies in `a` or in the request. */
 enum err s3_name_split(struct span path, struct span host, const struct span *domains,

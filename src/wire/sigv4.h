@@ -8,7 +8,7 @@
  *     sigv4_verify(&req, &q, &auth, secret, cache, now_s, arena, &key, &fault)
  *
  * A request without any claim parses as SIGV4_ANONYMOUS; whether that may pass is not
- * judged here. `payload` is known after the parse: it says how the body is framed and
+ * decided here. `payload` is known after the parse: it says how the body is framed and
  * what its hash must be. The canonical request is made from decoded bytes, never from raw
  * text, so that clients may write %c3 or %C3, "b" or "b=".
  *

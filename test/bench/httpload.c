@@ -18,7 +18,7 @@
  * is the end of the run. It dies with its parent.
  * -L: all latencies too, as [us, how many]: those of several runs can be taken together.
  * -E, with a rate: of each request that was due while it counted, four points in time go to FILE, eight bytes each, in ns of
- * CLOCK_MONOTONIC: due, asked, head heard, answered. At the end it waits for those that were due.
+ * CLOCK_MONOTONIC: due, asked, head received, answered. At the end it waits for those that were due.
  *
  * Prints "begin" when it starts to count and one line of JSON at the end; exit 1 when anything was wrong.
  */

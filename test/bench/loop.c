@@ -8,7 +8,7 @@
  *     loop PORT SIZE put FILE             the other way round: takes bodies of SIZE, makes them durable, answers without one
  *
  * What is put is written to FILE, which is removed and was written full of zeros before: all bodies that came while the
- * group before was on its way to the disk go as one write and one fdatasync. No hash, no name, no record: nobody who
+ * batch before was in transit to the disk go as one write and one fdatasync. No hash, no name, no record: no server that
  * answers a PUT when it is durable is faster on the same core and disk. */
 #include <arpa/inet.h>
 #include <errno.h>

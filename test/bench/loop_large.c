@@ -5,7 +5,7 @@
  * A body is received straight into the buffer that goes to the disk. All that came while the group before was on its way go as
  * one write each (O_DIRECT, side by side in FILE, which is removed and was written full of zeros before) and one fdatasync for
  * all. One thread receives and answers, one writes. With md5 the bodies of a group are hashed in lanes first. No name, no record, no
- * block sums, no place of its own for a body: nobody who answers when a body is durable does less. */
+ * block sums, no place of its own for a body: no server that answers when a body is durable does less. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>

@@ -5,9 +5,9 @@
  * Writes that many objects of that size to a fresh disk, measures readers and writers for SECONDS, deletes half of the objects at
  * random, measures again while compaction runs beside them, waits until it is done, and says how much the segments take, beside
  * what lives in them with its headers. What is allocated ahead for the bodies and groups that come next, a segment of each at
- * most, is told apart: it is no price of what lives. Wanted: at most 1.15; p99 of those who work at most twice what it was.
+ * most, is told apart: it is no price of what lives. Wanted: at most 1.15; p99 of the writers at most twice what it was.
  *
- * SECONDS 0: nobody works, and the count is the same each time. The last line is JSON. */
+ * SECONDS 0: no writers, and the count is the same each time. The last line is JSON. */
 #include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -298,7 +298,7 @@ bench(void *arg)
     memset(o.cluster_id, 1, sizeof o.cluster_id);
     must(store_open(path, &o, &d, &eb), &eb, "open");
     all("write", false);
-    must(store_flush(d, &eb), &eb, "settle");
+    must(store_flush(d, &eb), &eb, "flush");
     full = say_space("written");
     measure("work", measure_s, quiet);
     all("delete half", true);
@@ -307,7 +307,7 @@ bench(void *arg)
     must(store_compact(d, &eb), &eb, "compact");
     printf("%-28s %10.1f s\n", "the rest, at full speed",
            (double)(rt_now_ns() - begun) / 1e9);
-    must(store_flush(d, &eb), &eb, "settle");
+    must(store_flush(d, &eb), &eb, "flush");
     left = say_space("compacted");
     printf("{\"written\":%.4f,\"compacted\":%.4f,\"with_ahead\":%.4f,\"amplification\":"
            "%.3f,\"get_p99\":%.2f,\"put_p99\":%.2f}\n",

@@ -29,7 +29,7 @@ check_same(const struct http_head *a, const struct http_head *b)
     }
 }
 
-/* Bytes of one line end or of none are told at a time; a byte more never takes a
+/* Bytes of one line end or of none are given at a time; a byte more never takes a
  * verdict back. */
 static void
 check_pieces(const char *bytes, size_t size, const struct http_head *whole,

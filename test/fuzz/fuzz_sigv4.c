@@ -1,4 +1,4 @@
-/* A request as text: method, path, query, then "name:value" lines. Judged as it is; then signed and
+/* A request as text: method, path, query, then "name:value" lines. Verified as it is; then signed and
  * presigned by us, which must verify, whatever is in it. */
 #include <assert.h>
 #include <stdint.h>
@@ -23,8 +23,8 @@ take_line(struct span *rest)
 }
 
 static enum err
-judge(const struct sigv4_request *req, const struct query *q, struct arena *a,
-      struct sigv4_auth *auth, struct fault *f)
+verify(const struct sigv4_request *req, const struct query *q, struct arena *a,
+       struct sigv4_auth *auth, struct fault *f)
 {
     struct sigv4_opts opts = {.region = {NULL, 0}};
     enum err rc = sigv4_parse(req, q, &opts, auth, f);
@@ -77,7 +77,7 @@ check_again(struct sigv4_request req, const struct sigv4_auth *auth, struct span
     struct field *own = (struct field *)(uintptr_t)req.headers.at;
     struct sigv4_request next = req, bare = req;
     struct sigv4_template k;
-    struct sigv4_auth judged;
+    struct sigv4_auth auth_of_next;
     struct hmac_key key;
     struct sigv4_signed s;
     struct fault f = {0};
@@ -92,22 +92,22 @@ check_again(struct sigv4_request req, const struct sigv4_auth *auth, struct span
     assert(!sigv4_template_verify(&k, req.path, auth->signature,
                                   NOW_S + SIGV4_SKEW_MAX_S + 1));
     next.path = other;
-    right = judge(&next, &none, a, &judged, &f) == ERR_OK;
+    right = verify(&next, &none, a, &auth_of_next, &f) == ERR_OK;
     assert(right || !sigv4_template_verify(&k, other, auth->signature, NOW_S));
-    /* The lines that signing adds stand last: without them it is signed anew, for the other path. */
+    /* The lines that signing adds stand last: without them it is signed again, for the other path. */
     bare.path = other;
     bare.headers.count -= 4;
     if (sigv4_sign(&bare, &none, creds, SPAN("UNSIGNED-PAYLOAD"), NULL, NOW_S, a, &s) !=
         ERR_OK)
         return;
     own[req.headers.count - 1] = s.add[s.add_count - 1];
-    assert(judge(&next, &none, a, &judged, &f) == ERR_OK);
+    assert(verify(&next, &none, a, &auth_of_next, &f) == ERR_OK);
     assert(sigv4_template_verify(&k, other, s.signature, NOW_S) ||
            3 * other.len > SIGV4_TEMPLATE_PATH);
 }
 
 static void
-sign_and_judge(struct sigv4_request req, const struct query *q, struct arena *a)
+sign_and_verify(struct sigv4_request req, const struct query *q, struct arena *a)
 {
     static const struct sigv4_creds creds = {
         .access_key = {"AK", 2}, .secret = {"secret", 6}, .token = {"t/+", 3}};
@@ -130,7 +130,7 @@ sign_and_judge(struct sigv4_request req, const struct query *q, struct arena *a)
         for (size_t i = 0; i < s.add_count; i++)
             all[n + i] = s.add[i];
         req.headers.count = n + s.add_count;
-        assert(judge(&req, q, a, &auth, &f) == ERR_OK);
+        assert(verify(&req, q, a, &auth, &f) == ERR_OK);
         assert(auth.kind == SIGV4_HEADER);
         assert(span_is(auth.token, "t/+"));
         assert(s.add_count == 4);
@@ -141,7 +141,7 @@ sign_and_judge(struct sigv4_request req, const struct query *q, struct arena *a)
     req.headers.count = n;
     if (sigv4_presign(&req, q, &creds, 60, NULL, NOW_S, a, &text) == ERR_OK) {
         assert(query_parse(text, a, &presigned, &f) == ERR_OK);
-        assert(judge(&req, &presigned, a, &auth, &f) == ERR_OK);
+        assert(verify(&req, &presigned, a, &auth, &f) == ERR_OK);
         assert(auth.kind == SIGV4_QUERY);
     }
 }
@@ -175,9 +175,9 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         assert(name.key.len <= S3_KEY_MAX);
     if (query_parse(raw_query, a, &q, &f) == ERR_OK) {
         f.code = S3_OK;
-        assert((judge(&req, &q, a, &auth, &f) == ERR_OK) == (f.code == S3_OK));
+        assert((verify(&req, &q, a, &auth, &f) == ERR_OK) == (f.code == S3_OK));
         if (!claims_something(&q))
-            sign_and_judge(req, &q, a);
+            sign_and_verify(req, &q, a);
     }
     arena_free(&a);
     return 0;

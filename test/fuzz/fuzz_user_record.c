@@ -1,4 +1,4 @@
-/* Any bytes as a user record, as they are and with head and sum put right, so that the fields are reached: what decodes
+/* Any bytes as a user record, as they are and with head and sum corrected, so that the fields are reached: what decodes
  * encodes to a record that decodes to the same. */
 #include <assert.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 #include "store/record/block.h"
 /* The program of the row `verify` (tools/bench/verify_rows.py): all of Forebay, with the one function left out that compares bytes
  * with their sums, so that what it costs can be measured. The linker puts this in the place of calls to block_check() (CMakeLists.txt,
- * --wrap). Nobody is to serve anything with it. */
+ * --wrap). Do not serve anything with it. */
 
 enum err __wrap_block_check(uint32_t seed, uint64_t number, const void *bytes,
                             uint64_t len, const char *sums, uint64_t *bad) MUST_CHECK;

@@ -3,11 +3,11 @@
 #include "base/mem.h"
 #include "check.h"
 
-struct row {
+struct case_row {
     const char *text;
     enum ip_class is;
 };
-static const struct row rows[] = {
+static const struct case_row rows[] = {
     {"8.8.8.8", IP_PUBLIC},
     {"172.15.255.255", IP_PUBLIC},
     {"172.32.0.0", IP_PUBLIC},

@@ -1,4 +1,4 @@
-/* numbered: one entry a number, whoever comes first, also when many threads make the same ones at once; what was found
+/* numbered: one entry a number, whichever thread comes first, also when many threads make the same ones at once; what was found
  * stays. */
 #include "base/numbered.h"
 

@@ -16,7 +16,7 @@ test_a_rate(void)
     CHECK_U64(pace_spent(other, now, 500), now + SECOND);
     CHECK_U64(pace_due(p), now + SECOND);
     pace_drop(&other);
-    /* Whoever waits each time gets the rate, in pieces of any size; time when nothing came is not made up for. */
+    /* A caller that waits each time gets the rate, in pieces of any size; idle time earns no credit. */
     now += 100 * SECOND;
     for (uint64_t begun = now; now < begun + 10 * SECOND; came += 7 * (came % 13 + 1))
         now = pace_spent(p, now, 7 * (came % 13 + 1));

@@ -54,7 +54,7 @@ test_a_clock_that_never_got_going(void)
 
 struct source {
     uint64_t takes_ms;
-    unsigned fail_every, calls, at_once, most_at_once;
+    unsigned fail_every, calls, concurrency, most_concurrent;
     unsigned seen[FILES];
     uint64_t samples;
     struct rt_sem line; /* one behind the other, when serial */
@@ -68,10 +68,10 @@ fetch(void *arg, const struct train_piece *p, uint64_t *bytes, struct errbuf *eb
     enum err rc = ERR_OK;
 
     s->calls++;
-    s->at_once++;
-    s->most_at_once = MAX(s->most_at_once, s->at_once);
+    s->concurrency++;
+    s->most_concurrent = MAX(s->most_concurrent, s->concurrency);
     if (s->fail_every > 0 && s->calls % s->fail_every == 0) {
-        s->at_once--;
+        s->concurrency--;
         return err_set(eb, ERR_IO, "call %u fails", s->calls);
     }
     if (s->serial)
@@ -81,7 +81,7 @@ fetch(void *arg, const struct train_piece *p, uint64_t *bytes, struct errbuf *eb
         if (s->serial)
             rt_sem_release(&s->line);
     }
-    s->at_once--;
+    s->concurrency--;
     if (rc == ERR_OK) {
         s->seen[p->file]++;
         s->samples += p->samples;
@@ -189,16 +189,16 @@ readers_hide_latency(void *arg)
     w->o.duration_ms = 100000;
     run_well(w);
     CHECK(about(w->r->au, 100.0 / 150));
-    CHECK_U64(w->source.most_at_once, 4);
+    CHECK_U64(w->source.most_concurrent, 4);
     *w->r = (struct train_result){0};
     w->o.readers = 8; /* two batches at a time: 75 ms each */
     run_well(w);
     CHECK(w->r->au == 1.0);
     *w->r = (struct train_result){0};
-    w->source.most_at_once = 0;
+    w->source.most_concurrent = 0;
     w->o.prefetch = 1; /* no more than the next batch is ever asked for */
     run_well(w);
-    CHECK_U64(w->source.most_at_once, 4);
+    CHECK_U64(w->source.most_concurrent, 4);
     CHECK(about(w->r->au, 100.0 / 150));
     world_free(w);
 }
@@ -308,7 +308,7 @@ try_again(void *arg)
 }
 
 static void
-give_up(void *arg)
+abandon(void *arg)
 {
     struct world *w = world_new();
     struct errbuf eb = {{0}};
@@ -365,7 +365,7 @@ is_cancelled(void *arg)
     rt_group_cancel(&g);
     rt_group_join(&g);
     CHECK(c.rc == ERR_CANCELLED);
-    CHECK_U64(c.w->source.at_once, 0);
+    CHECK_U64(c.w->source.concurrency, 0);
     CHECK_U64(c.w->r->errors, 0);
     world_free(c.w);
 }
@@ -393,7 +393,7 @@ IN_SIM(read_each_file_once_an_epoch)
 IN_SIM(cut_large_files)
 IN_SIM(read_columns)
 IN_SIM(try_again)
-IN_SIM(give_up)
+IN_SIM(abandon)
 IN_SIM(starve)
 IN_SIM(is_cancelled)
 
@@ -411,7 +411,7 @@ main(int argc, char **argv)
     RUN(test_cut_large_files);
     RUN(test_read_columns);
     RUN(test_try_again);
-    RUN(test_give_up);
+    RUN(test_abandon);
     RUN(test_starve);
     RUN(test_is_cancelled);
     return check_done();

@@ -1,4 +1,4 @@
-/* Content of a checkpoint: whose it is and where it lies can be told from any 256 KiB of it, in whatever pieces it comes. */
+/* Content of a checkpoint: whose it is and where it lies can be seen from any 256 KiB of it, in whatever pieces it comes. */
 #include "bench/checkpoint.h"
 
 #include <stdlib.h>

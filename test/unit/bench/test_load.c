@@ -1,4 +1,4 @@
-/* A load does what it was told: so often, so many at once, so long; errors are counted and end what makes no sense.
+/* A load follows its options: count, concurrency, duration; errors are counted and end what makes no sense.
  * In virtual time, so that durations are exact. */
 #include "bench/load.h"
 #include "check.h"
@@ -6,7 +6,7 @@
 #include "rt/sim.h"
 
 struct step {
-    unsigned at_once, most_at_once, calls, notes;
+    unsigned concurrency, most_concurrent, calls, notes;
     uint64_t takes_ms;
     unsigned fail_every; /* 0: never */
     bool seen[1000];
@@ -19,15 +19,15 @@ one(void *arg, uint64_t number, struct load_sample *out, struct errbuf *eb)
     enum err rc;
 
     s->calls++;
-    s->at_once++;
-    if (s->at_once > s->most_at_once)
-        s->most_at_once = s->at_once;
+    s->concurrency++;
+    if (s->concurrency > s->most_concurrent)
+        s->most_concurrent = s->concurrency;
     if (number < 1000) {
         CHECK(!s->seen[number]);
         s->seen[number] = true;
     }
     rc = rt_sleep_ms(s->takes_ms);
-    s->at_once--;
+    s->concurrency--;
     if (rc != ERR_OK)
         return rc;
     out->bytes = 10;
@@ -58,7 +58,7 @@ counts(void *arg)
     REQUIRE(r != NULL);
     CHECK(load_run(&o, one, &s, r, &eb) == ERR_OK);
     CHECK_U64(s.calls, 100);
-    CHECK_U64(s.most_at_once, 4);
+    CHECK_U64(s.most_concurrent, 4);
     CHECK_U64(s.notes, 100);
     CHECK_U64(r->done, 100);
     CHECK_U64(r->bytes, 1000);
@@ -139,7 +139,7 @@ long_load(void *arg)
     c->rc = load_run(&o, one, &c->s, c->r, &eb);
 }
 
-/* Ctrl-C: what was done until then is told. */
+/* Ctrl-C: the report covers what was done until then. */
 static void
 is_cancelled(void *arg)
 {

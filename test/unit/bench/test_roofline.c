@@ -71,7 +71,7 @@ test_nothing_limits(void)
     check_says(&r, CEILINGS_, "No resource is used up");
 }
 
-/* A resource is told before the way that leads through it, and that before how often it is asked. */
+/* The report names a resource before the path through it, and that before the number of requests. */
 static void
 test_the_cause_is_told_not_what_follows(void)
 {

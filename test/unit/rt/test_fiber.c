@@ -47,7 +47,7 @@ order_fiber(void *arg)
 }
 CASE(test_fibers_take_turns, 1, order_fiber)
 
-/* Those for whom others wait come first, whenever they were woken. */
+/* Fibers that others wait for run first, whenever they were woken. */
 static struct rt_cond wakes;
 
 static void
@@ -65,7 +65,7 @@ essential_fiber(void *arg)
     rt_essential();
     CHECK(rt_cond_wait(&wakes, DEADLINE_NEVER) == ERR_OK);
     say(&order, 'e');
-    rt_yield(); /* whoever yields has no claim */
+    rt_yield(); /* a fiber that yields has no claim */
     say(&order, 'E');
 }
 
@@ -497,7 +497,7 @@ sem_fiber(void *arg)
     CHECK(rt_group_start(&g, take, &a) == ERR_OK);
     CHECK(rt_group_start(&g, take, &b) == ERR_OK);
     CHECK(rt_group_start(&g, take, &c) == ERR_OK);
-    while (log.text[0] == '\0') /* b gives up */
+    while (log.text[0] == '\0') /* b ends */
         CHECK(rt_sleep_ms(1) == ERR_OK);
     CHECK_STR(log.text, "x");
     rt_sem_release(&s);
@@ -530,7 +530,7 @@ cond_fiber(void *arg)
     (void)arg;
     signalled = 0;
     rt_cond_init(&shared);
-    rt_cond_signal(&shared); /* kept by nobody */
+    rt_cond_signal(&shared); /* not kept */
     rt_group_begin(&g);
     for (int i = 0; i < 5; i++)
         CHECK(rt_group_start(&g, wait_shared, NULL) == ERR_OK);

@@ -83,7 +83,7 @@ iobuf_fiber(void *arg)
     iobuf_drop(&b);
     iobuf_drop(&again);
     CHECK((account_tight() & TIGHT_BUFFERS) == 0);
-    rt_essential(); /* for whom others wait there is an eighth more */
+    rt_essential(); /* essential fibers get the last eighth */
     CHECK(iobuf_get(IOBUF_MAX, &b) == ERR_OK);
     CHECK(iobuf_get(1, &again) == ERR_BUSY && again == NULL);
     iobuf_drop(&a);
@@ -633,7 +633,7 @@ known_fiber(void *arg)
             if (i % 16 != 0 || round == 2)
                 iobuf_drop(&held[i]);
     }
-    read_into(f, held, 40); /* dropped by somebody else */
+    read_into(f, held, 40); /* dropped elsewhere */
     for (unsigned i = 0; i < 40; i++)
         CHECK(rt_call(1, drop_there, &held[i]) == ERR_OK && held[i] == NULL);
     read_into(f, held, 40);
@@ -776,7 +776,8 @@ readings_fiber(void *arg)
         }
         while (rt_file_busy(f) > 0 || told < (first_abandons ? 1 : READINGS))
             CHECK(rt_sleep_ms(1) == ERR_OK);
-        CHECK(rt_sleep_ms(1) == ERR_OK); /* none is told of twice, or though abandoned */
+        CHECK(rt_sleep_ms(1) ==
+              ERR_OK); /* each is reported once, and none that was abandoned */
         CHECK_U64(told, first_abandons ? 1 : READINGS);
         for (unsigned i = 0; i < READINGS; i++)
             iobuf_drop(&readings[i].buf);

@@ -373,11 +373,11 @@ park_each_way(struct stream *a, struct stream *b)
     CHECK(p.calls == 3 && p.why == ERR_CANCELLED);
     rt_unpark(a); /* not parked */
     rt_stream_close(&b);
-    park_and_wait(&p, SOON); /* the end is something to hear as well */
+    park_and_wait(&p, SOON); /* the end wakes it as well */
     CHECK(p.why == ERR_OK);
     CHECK(rt_recv(a, got, sizeof got, SOON, &n, NULL) == ERR_OK && n == 0);
     rt_park(a, DEADLINE_NEVER, on_ready, &p);
-    rt_stream_close(&a); /* a closed stream calls nobody */
+    rt_stream_close(&a); /* a closed stream runs no callback */
     rt_yield();
     rt_yield();
     CHECK_U64(p.calls, 4);
@@ -435,7 +435,7 @@ test_parked_streams_wait_for_a_stack(void)
     }
 }
 
-/* Whoever parks owns the stream again at the end: on_ready with ERR_CANCELLED closes
+/* The caller of rt_park() owns the stream again at the end: on_ready with ERR_CANCELLED closes
  * it. */
 static struct stream *left[2];
 static unsigned closed_at_end;

@@ -1,4 +1,4 @@
-/* Whoever observes a directory hears of every operation below it, with its error and its time, on each engine; what was
+/* The observer of a directory receives every operation below it, with its error and its time, on each engine; what was
  * shut out fails at once; the observer lives as long as the last file. Protects F2, F3. */
 #include <errno.h>
 #include <stdlib.h>

@@ -643,7 +643,7 @@ wait_for_nobody(void *arg)
     (void)arg;
     rt_cond_init(&c);
     if (rt_cond_wait(&c, DEADLINE_NEVER) == ERR_OK)
-        CHECK(false && "nobody signals");
+        CHECK(false && "no signal");
 }
 
 static void

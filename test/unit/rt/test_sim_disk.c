@@ -225,7 +225,7 @@ test_writes_in_flight_may_have_happened(void)
         struct sim_node *f = make_file(d, "f");
 
         (void)sim_write_begin(f, 0, "hello", 5);
-        CHECK_U64(sim_file_size(f), 0); /* nobody sees it yet */
+        CHECK_U64(sim_file_size(f), 0); /* not visible yet */
         cut(d, seed, false);
         CHECK(sim_file_size(f) == 0 || sim_file_size(f) == 5);
         there += sim_file_size(f) == 5;

@@ -1,4 +1,4 @@
-/* Protects: TLS over whatever carries bytes, on all engines; who is not whom he says is refused; what was cut off
+/* Protects: TLS over any stream, on all engines; a peer with a wrong certificate is refused; what was cut off
  * never looks whole; nothing goes in the clear after a failed handshake. */
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
 /* A turn that takes too long is counted where it belongs, and the log names what ran. Protects "no turn of a loop over
- * 50 ms" of the disk's trouble: without the figure nobody would know. */
+ * 50 ms" of the disk's trouble: without the figure it would be invisible. */
 #include <stdlib.h>
 #include <unistd.h>
 

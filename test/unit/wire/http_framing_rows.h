@@ -78,7 +78,7 @@ static const struct framing_row framing_rows[] = {
     ROW("TRACE / HTTP/1.1\r\n" H "\r\n", 405,
         "TRACE shows headers that scripts may not see"),
     ROW("GET /%zz/.././/\xc3\xa9 HTTP/1.1\r\n" H "\r\n", 200,
-        "a path is bytes: the route judges it"),
+        "a path is bytes: the route checks it"),
     /* Host */
     ROW("GET / HTTP/1.1\r\n\r\n", 400, "no Host (9112 3.2)"),
     ROW("GET / HTTP/1.1\r\n" H H "\r\n", 400, "two equal Hosts"),

@@ -1,4 +1,4 @@
-/* sigv4_rig: requests that are signed and judged, for tests of SigV4. The arena is made by main(). */
+/* sigv4_rig: requests that are signed and verified, for tests of SigV4. The arena is made by main(). */
 #pragma once
 #include "base/mem.h"
 #include "check.h"
@@ -41,7 +41,7 @@ wire_of(const struct request *r, struct field room[HEADERS_MAX])
 
 /* Parse and verify; the code of what went wrong. */
 static inline enum s3_code
-judge(const struct request *r, const char *region, const char *secret, int64_t now_s)
+verify(const struct request *r, const char *region, const char *secret, int64_t now_s)
 {
     struct field room[HEADERS_MAX];
     struct sigv4_request req = wire_of(r, room);

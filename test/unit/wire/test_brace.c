@@ -3,12 +3,12 @@
 #include "check.h"
 #include "wire/brace.h"
 
-struct row {
+struct case_row {
     const char *pattern;
     const char *names; /* one a line; NULL: refused */
 };
 
-static const struct row rows[] = {
+static const struct case_row rows[] = {
     {"plain", "plain\n"},
     {"", "\n"},
     {"a{1..3}b", "a1b\na2b\na3b\n"},
@@ -95,7 +95,7 @@ test_many(void)
     arena_free(&a);
 }
 
-/* For somebody who goes on with globs: their backslashes are left. */
+/* For callers that continue with globs: their backslashes are left. */
 static void
 test_of_a_pattern(void)
 {

@@ -41,7 +41,7 @@ test_presigned(void)
                             {{"host", "h"}}, 0,      NULL};
 
         presign(&r, rows[i].expires_s, room, sizeof room);
-        CHECK_U64(judge(&r, NULL, SECRET, NOW_S + rows[i].off_s), rows[i].code);
+        CHECK_U64(verify(&r, NULL, SECRET, NOW_S + rows[i].off_s), rows[i].code);
         CHECK_SAYS(fault.message, rows[i].says);
         if (strcmp(rows[i].says, "Request has expired") == 0) {
             CHECK_STR(extra("X-Amz-Expires"), "60");
@@ -52,19 +52,19 @@ test_presigned(void)
 
     struct request r = {"GET", "/b/k", NULL, {{"host", "h"}}, false, NULL};
     presign(&r, 60, room, sizeof room);
-    CHECK(judge(&r, NULL, SECRET, NOW_S) == S3_OK);
+    CHECK(verify(&r, NULL, SECRET, NOW_S) == S3_OK);
     CHECK(auth.kind == SIGV4_QUERY && auth.payload.kind == PAYLOAD_UNSIGNED);
     r.method = "HEAD"; /* the method is signed */
-    CHECK_U64(judge(&r, NULL, SECRET, NOW_S), S3_SignatureDoesNotMatch);
+    CHECK_U64(verify(&r, NULL, SECRET, NOW_S), S3_SignatureDoesNotMatch);
     r.method = "GET";
     r.headers[1][0] = "accept"; /* others may be added, but not x-amz-* */
     r.headers[1][1] = "*/*";
-    CHECK_U64(judge(&r, NULL, SECRET, NOW_S), S3_OK);
+    CHECK_U64(verify(&r, NULL, SECRET, NOW_S), S3_OK);
     r.headers[1][0] = "x-amz-acl";
-    CHECK_U64(judge(&r, NULL, SECRET, NOW_S), S3_AccessDenied);
+    CHECK_U64(verify(&r, NULL, SECRET, NOW_S), S3_AccessDenied);
     r.headers[1][0] = "authorization";
     r.headers[1][1] = "AWS4-HMAC-SHA256 x";
-    CHECK_U64(judge(&r, NULL, SECRET, NOW_S), S3_InvalidArgument);
+    CHECK_U64(verify(&r, NULL, SECRET, NOW_S), S3_InvalidArgument);
     CHECK_SAYS(fault.message, "Only one auth mechanism allowed");
 }
 
@@ -138,7 +138,7 @@ test_malformed_presigned(void)
 
         for (size_t k = 0; k < 6; k++)
             strcat(query, rows[i].part[k]);
-        CHECK_U64(judge(&r, "us-east-1", SECRET, NOW_S), rows[i].code);
+        CHECK_U64(verify(&r, "us-east-1", SECRET, NOW_S), rows[i].code);
         CHECK_SAYS(fault.message, rows[i].says);
     }
 }

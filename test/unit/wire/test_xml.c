@@ -414,7 +414,7 @@ test_list(void)
                             "</Contents></ListBucketResult>"),
                        &l) == ERR_OK);
     CHECK(!l.truncated && span_is(l.next_marker, "m+"));
-    CHECK(span_is(l.entries[0].key, "a+b%20")); /* not encoded: as it stands */
+    CHECK(span_is(l.entries[0].key, "a+b%20")); /* not encoded: verbatim */
 
     static const char *const bad[] = {
         "<Error><Code>x</Code></Error>",

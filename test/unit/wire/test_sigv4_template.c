@@ -25,7 +25,7 @@ signed_for(const char *path, struct span host_signed)
 }
 
 static enum err
-judge_again(const struct sigv4_request *req, int64_t now_s)
+verify_template(const struct sigv4_request *req, int64_t now_s)
 {
     const struct query none = {0};
     struct sigv4_opts opts = {.region = {NULL, 0}};
@@ -43,7 +43,7 @@ kept(const struct sigv4_request *req, struct sigv4_template *k)
 {
     struct hmac_key key;
 
-    CHECK(judge_again(req, NOW_S) == ERR_OK);
+    CHECK(verify_template(req, NOW_S) == ERR_OK);
     sigv4_key(NULL, SPAN(SECRET), auth.day, auth.region, &key);
     return sigv4_template_make(req, &auth, &key, arena, k);
 }
@@ -80,7 +80,7 @@ test_again_is_as_strict(void)
                 bool right, again;
 
                 req.path = span_of(paths[as]);
-                right = judge_again(&req, times[t]) == ERR_OK;
+                right = verify_template(&req, times[t]) == ERR_OK;
                 again = sigv4_template_verify(&k, req.path, auth.signature, times[t]);
                 CHECK(again == right);
                 yes += again;

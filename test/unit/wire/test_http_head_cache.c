@@ -29,7 +29,7 @@ keep(const char *text, unsigned *place)
     return k;
 }
 
-static const struct row {
+static const struct case_row {
     const char *what, *first, *second;
     bool known;
 } rows[] = {
@@ -93,7 +93,7 @@ static void
 test_what_is_known(void)
 {
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        const struct row *r = &rows[i];
+        const struct case_row *r = &rows[i];
         static struct http_head parsed;
         unsigned place;
         struct http_head_cache *k = keep(r->first, &place);
