@@ -403,7 +403,7 @@ open_on_owner(void *arg)
 
 /* What a second try has to know of the first. */
 struct first_try {
-    bool bad_index; /* its damage was met on the way, and it is thrown away */
+    bool goes_again; /* damage was met that the second try deals with */
     uint64_t former_epoch;
 };
 
@@ -423,8 +423,9 @@ try_open(const char *path, const struct store_options *o, bool again,
     rc = on_owner_loop(j.disk, open_on_owner, &j);
     if (rc == ERR_OK)
         rc = j.rc;
-    first->bad_index =
-        rc != ERR_OK && j.disk->index != NULL && index_is_bad(j.disk->index);
+    first->goes_again =
+        rc != ERR_OK && (j.disk->recovery->drop_cached ||
+                         (j.disk->index != NULL && index_is_bad(j.disk->index)));
     first->former_epoch = j.disk->former_epoch;
     if (rc == ERR_OK)
         *out = j.disk;
@@ -443,9 +444,9 @@ store_open(const char *path, const struct store_options *o, struct store **out,
 
     eb = eb != NULL ? eb : &unused;
     rc = try_open(path, o, false, &first, out, eb);
-    if (rc != ERR_OK && first.bad_index) {
+    if (rc != ERR_OK && first.goes_again) {
         LOG(LOG_WARN, "store.open_retried",
-            "the replay met damage of the index: it is made anew from the logs",
+            "the replay met damage: the index is rebuilt from the logs",
             L_TEXT("disk", path), L_TEXT("error", eb->text));
         *eb = (struct errbuf){0};
         rc = try_open(path, o, true, &first, out, eb);

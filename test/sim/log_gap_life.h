@@ -51,7 +51,7 @@ struct log_gap_life {
     } last, /* group that is whole for certain */
         end;
 };
-static uint64_t served, distrusted; /* by all seeds */
+static uint64_t served, dropped; /* by all seeds */
 
 /* A cut may come in between. */
 #define DONE(rc) CHECK((rc) == ERR_OK || (f->where == GAP_NOWHERE && rt_cancelled()))
@@ -182,7 +182,7 @@ work_on(void *arg)
 
     if (d == NULL)
         return;
-    distrusted += d->recovery->after_damage;
+    dropped += d->recovery->dropped_cached;
     change_many(d, f);
     for (unsigned i = 0; i < 4; i++) {
         CHECK(store_flush(d, &eb) == ERR_OK);
@@ -200,7 +200,7 @@ work(void *arg)
 
     if (d == NULL)
         return;
-    CHECK(!d->recovery->after_damage);
+    CHECK(!d->recovery->dropped_cached);
     change_many(d, f);
     if (f->where == GAP_MIDDLE ||
         f->where == GAP_COMPACTED) { /* so that the last one says that all was synced */
@@ -258,8 +258,8 @@ look(void *arg)
 
     if (d == NULL)
         return;
-    distrusted += d->recovery->after_damage;
-    CHECK(f->where != GAP_NOWHERE || !d->recovery->after_damage);
+    dropped += d->recovery->dropped_cached;
+    CHECK(f->where != GAP_NOWHERE || !d->recovery->dropped_cached);
     for (unsigned i = 0; i < KEYS && f->where != GAP_NOWHERE; i++)
         check_key(d, f, i);
     store_close(&d);

@@ -19,7 +19,7 @@ main(int argc, char **argv)
 
     log_set_level(getenv("V") ? LOG_DEBUG : LOG_ERROR + 1);
     failed = sim_main(argc, argv, run);
-    printf("%" PRIu64 " served, %" PRIu64 " looks at a distrusted cache\n", served,
-           distrusted);
+    printf("%" PRIu64 " served, %" PRIu64 " starts dropped the cache\n", served,
+           dropped);
     return failed;
 }

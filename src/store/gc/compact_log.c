@@ -21,7 +21,6 @@
 #include "store/segment/space.h"
 #include "store/store_entry.h"
 #include "store/wal/commit.h"
-#include "store/wal/durable_mark.h"
 #include "store/wal/flush.h"
 #include "store/wal/truncated.h"
 #include "store/wal/wal.h"
@@ -392,17 +391,17 @@ retire(struct compactor *k, struct segment **sp, bool oldest, struct errbuf *eb)
     uint32_t id = s->id;
     uint64_t first = s->first_batch, last = last_batch(d, s), bytes = s->owner.counted;
     struct truncated *r = &d->wals->truncated;
-    uint64_t relied = r->mark_at_removal; /* as the file says */
+    uint64_t mark = r->durable_mark; /* as the file says */
     enum err rc = ERR_OK;
 
     if (!oldest)
         truncated_add(r, class, first, last);
-    if (class == STORE_CACHED) /* what was moved out of it had not to be there before */
-        r->mark_at_removal = MAX(relied, d->wals->of[class].synced_batch);
-    if (!oldest || r->mark_at_removal != relied)
+    if (class == STORE_CACHED) /* what lived in it now depends on these batches */
+        r->durable_mark = MAX(mark, d->wals->of[class].synced_batch);
+    if (!oldest || r->durable_mark != mark)
         rc = truncated_persist(d, eb);
     if (rc != ERR_OK)
-        r->mark_at_removal = relied; /* it stays: another time */
+        r->durable_mark = mark; /* the log stays: another time */
     if (rc == ERR_OK)
         rc = segment_recycle(d, sp, eb);
     segment_drop(sp);

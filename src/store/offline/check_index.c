@@ -143,18 +143,6 @@ same_but_in_doubt(const struct check *k, const struct coded_entry *a,
     return span_eq(cleared.value, b->value) || same_but_version(&cleared, b);
 }
 
-/* What the logs do not let be believed any more, since a record of the cached one is lost (hole.h): the index was there. */
-static bool
-is_distrusted(const struct check *k, const struct coded_entry *b)
-{
-    struct entry_key where = {b->table, b->bucket, b->key};
-    struct entry entry;
-
-    return k->disk->recovery->after_damage && b->table == TABLE_OBJECTS &&
-           entry_decode(&where, b->value, &entry) == ERR_OK &&
-           (entry.flags & ENTRY_CACHED) != 0;
-}
-
 /* ---- what a start has dropped ---- */
 
 static int
@@ -166,6 +154,8 @@ by_content(const void *a, const void *b)
 bool
 check_is_dropped(const struct check *k, const struct entry *entry)
 {
+    if (k->disk->recovery->drop_cached && (entry->flags & ENTRY_CACHED) != 0)
+        return true;
     return k->dropped_count > 0 && bsearch(&entry->content, k->dropped, k->dropped_count,
                                            sizeof *k->dropped, by_content) != NULL;
 }
@@ -184,6 +174,15 @@ cached_entry(const struct coded_entry *e, struct entry *out)
         return false;
     *out = part.entry;
     return (out->flags & ENTRY_CACHED) != 0;
+}
+
+/* The cached log is damaged, so that nothing is known of the cached class but what the disk's index says. */
+static bool
+is_unknown(const struct check *k, const struct coded_entry *e)
+{
+    struct entry entry;
+
+    return k->disk->recovery->drop_cached && cached_entry(e, &entry);
 }
 
 /* The logs have it and the index does not (`b`: NULL, or what is left of the key): bytes that were not synced before a power
@@ -212,10 +211,12 @@ static bool
 agree(struct check *k, const struct coded_entry *a, const struct coded_entry *b, int c,
       enum table table)
 {
+    if (is_unknown(k, c < 0 ? a : b))
+        return true;
     if (c < 0)
         return same_but_in_doubt(k, a, NULL) || start_dropped(k, a, NULL);
     if (c > 0)
-        return table == TABLE_DONE || is_distrusted(k, b);
+        return table == TABLE_DONE;
     return span_eq(a->value, b->value) || same_but_version(a, b) ||
            same_but_in_doubt(k, a, b) || start_dropped(k, a, b);
 }

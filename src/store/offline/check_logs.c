@@ -150,7 +150,7 @@ check_logs(struct check *k, bool up_to_index, struct errbuf *eb)
 
         v.up_to[c] = up_to_index ? k->checkpoint.log[c].batch : UINT64_MAX;
         segment_drop(&log->now);
-        if (!k->log_ended[c])
+        if (!k->log_ended[c] && !(c == STORE_CACHED && d->recovery->drop_cached))
             rc = replay_class(d, (enum store_class)c, &from, eb);
     }
     d->recovery->visitor = NULL;

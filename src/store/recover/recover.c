@@ -102,6 +102,38 @@ forget_removed_wals(struct store *d)
         truncated_forget(&d->wals->truncated, STORE_CACHED, oldest->first_batch);
 }
 
+/* A start has found the cached log damaged (log_gap.h): nothing of the class is believed. The list says so until the index,
+ * which names what goes here, is thrown away too. */
+static enum err
+drop_cached(struct store *d, struct errbuf *eb)
+{
+    struct segment_list found = {0};
+    enum err rc;
+
+    if (d->wals->truncated.damaged == 0)
+        return ERR_OK;
+    d->recovery->dropped_cached = true;
+    rc = segment_list_read(&found, d->dir[STORE_CACHED], NULL, NULL, eb);
+    for (uint32_t i = 0; rc == ERR_OK && i < found.count; i++) {
+        rc = segment_remove(d, STORE_CACHED, found.at[i].kind, found.at[i].id, eb);
+        d->segments->next_id = MAX(d->segments->next_id, found.at[i].id + 1);
+    }
+    segment_list_fini(&found);
+    return rc == ERR_OK ? rt_dir_sync(d->dir[STORE_CACHED], eb) : rc;
+}
+
+static enum err
+forget_dropped(struct store *d, struct errbuf *eb)
+{
+    struct truncated *t = &d->wals->truncated;
+
+    if (!d->recovery->dropped_cached)
+        return ERR_OK;
+    truncated_forget(t, STORE_CACHED, UINT64_MAX);
+    t->durable_mark = t->damaged = 0;
+    return truncated_persist(d, eb);
+}
+
 /* ---- the index ---- */
 
 /* Does the index's position lie in a log that is there? One that never checkpoint anything fits while the log
@@ -181,7 +213,8 @@ open_index(struct store *d, struct index_checkpoint *checkpoint, struct errbuf *
                               .map_bytes = d->o.index_map_bytes,
                               .memory_bytes = d->o.index_memory_bytes,
                               .health = d->health,
-                              .discard = d->again /* its damage ended the first try */};
+                              .discard = d->again /* its damage ended the first try */ ||
+                                         d->recovery->dropped_cached};
     enum index_state state;
     enum err rc;
 
@@ -331,6 +364,8 @@ recover_disk(struct store *d, struct errbuf *eb)
     d->wals->damaged = damaged;
     d->segments->next_id = 1;
     rc = truncated_load(d->state, &d->wals->truncated, eb);
+    if (rc == ERR_OK)
+        rc = drop_cached(d, eb);
     for (unsigned c = 0; rc == ERR_OK && c < STORE_CLASSES_; c++) {
         rc = segment_list_read(&found[c], d->dir[c], NULL, NULL, eb);
         if (rc == ERR_OK)
@@ -345,6 +380,8 @@ recover_disk(struct store *d, struct errbuf *eb)
     segment_list_fini(&headless);
     if (rc == ERR_OK)
         rc = open_index(d, &checkpoint, eb);
+    if (rc == ERR_OK)
+        rc = forget_dropped(d, eb);
     if (rc == ERR_OK)
         rc = check_for_logs(d, &found[STORE_NATIVE], eb);
     if (rc == ERR_OK)

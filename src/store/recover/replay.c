@@ -328,10 +328,14 @@ replay_segment(struct replaying *r, uint64_t offset, uint64_t *epoch,
     *next = NULL;
     if (rc == ERR_OK && got != SCAN_BATCH)
         rc = end_of_segment(r, got, eb);
+    if (d->recovery->drop_cached)
+        got = SCAN_BATCH; /* where the log ends does not matter */
     if (rc == ERR_OK && got != SCAN_BATCH)
         *next = next_log(r);
     if (rc == ERR_OK && got != SCAN_BATCH)
         rc = *next == NULL ? replay_lost_end(r, eb) : bridge_gap(r, *next, eb);
+    if (d->recovery->drop_cached)
+        *next = NULL;
     if (rc == ERR_OK && r->last && !d->read_only)
         rc = replay_renew_segment(s, eb);
     if (rc == ERR_OK)
@@ -446,7 +450,8 @@ replay_class(struct store *d, enum store_class class, const struct wal_position 
         log->next_batch = from->batch + 1;
         offset = from->offset;
         if (class == STORE_CACHED)
-            log_gap_begin_after(d, from->batch);
+            d->recovery->after_gap =
+                truncated_gap_before(&d->wals->truncated, from->batch);
         s = segment_pin(d, from->segment);
     } else {
         s = replay_oldest_log(d, class);
@@ -457,8 +462,8 @@ replay_class(struct store *d, enum store_class class, const struct wal_position 
     }
     if (s != NULL)
         begin_readahead(d, class, s, offset);
-    else if (class == STORE_CACHED && log_gap_lost_end(d, 1) > 0)
-        log->next_batch = log_gap_number_after(d); /* all logs of it are gone */
+    else if (class == STORE_CACHED && d->wals->truncated.durable_mark > 0)
+        rc = log_gap_drop_cached(d, 1, eb); /* all logs of it are gone */
     while (s != NULL) {
         r.segment = s;
         rc = replay_segment(&r, offset, &epoch, &next, eb);
@@ -477,10 +482,10 @@ replay_class(struct store *d, enum store_class class, const struct wal_position 
         rc = replay_flush(d, s, eb);
     if (rc == ERR_OK)
         log->synced_batch = MAX(log->synced_batch, log->next_batch - 1);
-    log->full = s != NULL && (s->owner.headless || r.cut_off);
+    log->full = s != NULL && s->owner.headless;
     if (s != NULL)
         s->owner.current = true;
     log->now = s; /* the reference goes along; NULL: the first batch makes one */
     changes_free(&c);
-    return rc == ERR_OK && r.cut_off && !d->read_only ? replay_start_new_wal(d, eb) : rc;
+    return rc;
 }

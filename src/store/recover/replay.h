@@ -88,7 +88,6 @@ struct replaying {
     bool
         last; /* the log that was written last: only of this one bytes are written again */
     uint64_t again; /* what stands from here on was not */
-    bool cut_off;   /* the last batches are lost, and no header says what they were */
     struct wal_scan scan;
 };
 /* Tells the visitor, if there is one; false: none. */
@@ -104,10 +103,8 @@ enum scanned replay_after_gap(struct replaying *r, struct errbuf *eb);
 /* All batches up to `below` are missing behind this segment, and were acknowledged. */
 enum err replay_missing_wals(struct replaying *r, const struct segment *next,
                              struct errbuf *eb) MUST_CHECK;
-/* No log goes on: batches of the cached one may be missing nevertheless, where they had been promised. */
+/* No log goes on: batches of the cached one are missing nevertheless where the durable mark says that they were synced. */
 enum err replay_lost_end(struct replaying *r, struct errbuf *eb) MUST_CHECK;
-/* Then, when all is in the index: the next batch goes into a new log. */
-enum err replay_start_new_wal(struct store *d, struct errbuf *eb) MUST_CHECK;
 
 /* Bytes of a segment that are to be believed are written once more: a sync of them may have failed before the process died,
  * and no later sync brings them to the disk (D9). */

@@ -338,7 +338,6 @@ enum err
 replay_cached(struct changes *c, struct log_record *m, struct errbuf *eb)
 {
     const struct replay_visitor *v = c->disk->recovery->visitor;
-    struct entry entry;
     bool there = !m->body_damaged;
     enum err rc = ERR_OK;
 
@@ -356,6 +355,5 @@ replay_cached(struct changes *c, struct log_record *m, struct errbuf *eb)
         return ERR_OK;
     if (!there)
         m->kind = LOG_RECORD_DELETE;
-    rc = changes_apply(c, m, &entry, eb);
-    return rc == ERR_OK ? log_gap_relocated(c, m, &entry, eb) : rc;
+    return changes_apply(c, m, NULL, eb);
 }

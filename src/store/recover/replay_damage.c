@@ -13,7 +13,6 @@
 #include "store/segment/segment.h"
 #include "store/store_entry.h"
 #include "store/wal/change.h"
-#include "store/wal/durable_mark.h"
 #include "store/wal/flush.h"
 #include "store/wal/truncated.h"
 #include "store/wal/wal.h"
@@ -59,37 +58,6 @@ apply_salvaged(void *arg, struct log_record *m)
     return rc == ERR_CORRUPT ? ERR_OK : rc;
 }
 
-static enum err
-flush(void *arg, struct errbuf *eb)
-{
-    struct replaying *r = arg;
-    enum err rc = background_flush_end(r->beside, eb);
-
-    return rc == ERR_OK ? replay_flush(r->disk, r->segment, eb) : rc;
-}
-
-/* What a record of the cached log said is lost. The index covers nothing behind it before it knows that: a start that is
- * cut meanwhile comes here again. */
-static enum err
-invalidate_cached(struct replaying *r, struct errbuf *eb)
-{
-    struct store *d = r->disk;
-    enum err rc = replay_rewrite(r, r->scan.offset, eb);
-
-    d->wals->truncated.damaged = MAX(d->wals->truncated.damaged, r->scan.batch);
-    if (rc == ERR_OK && !d->read_only)
-        rc = truncated_persist(d, eb);
-    if (!d->read_only)
-        LOG(LOG_ERROR, "store.cache_invalidated",
-            "a change of the cached log is lost: what was cached before it is fetched "
-            "again",
-            L_TEXT("disk", rt_dir_path(d->root)));
-    if (rc == ERR_OK)
-        rc = log_gap_invalidate(d, r->changes, flush, r, eb);
-    d->recovery->after_gap = d->recovery->after_damage = true;
-    return rc;
-}
-
 /* Records in front of `to`, of batches below that one. */
 static enum err
 replay_salvage(struct replaying *r, uint64_t to, uint64_t below, struct replay_seen seen,
@@ -109,49 +77,25 @@ replay_salvage(struct replaying *r, uint64_t to, uint64_t below, struct replay_s
     if (r->changes->class == STORE_NATIVE)
         d->wals->damaged |= !whole;
     else if (rc == ERR_OK && !whole)
-        rc = invalidate_cached(r, eb);
+        rc = log_gap_drop_cached(d, r->scan.batch, eb);
     return rc;
 }
 
 enum err
 replay_lost_end(struct replaying *r, struct errbuf *eb)
 {
-    struct wal *log = &r->disk->wals->of[r->changes->class];
-    uint64_t there = r->changes->class == STORE_CACHED
-                         ? log_gap_lost_end(r->disk, log->next_batch)
-                         : 0;
-    enum err rc;
+    struct store *d = r->disk;
+    uint64_t wanted = d->wals->of[r->changes->class].next_batch;
+    struct wal_scan_next_batch last = {.batch = d->wals->truncated.durable_mark};
 
-    if (there == 0) {
+    if (r->changes->class == STORE_NATIVE || last.batch < wanted) {
         (void)replay_report(r,
                             (struct replay_seen){.event = REPLAY_END, .why = eb->text});
         return ERR_OK;
     }
-    rc = replay_salvage(
-        r, r->segment->owner.size, there + 1,
-        (struct replay_seen){.event = REPLAY_LOST_END,
-                             .next = &(struct wal_scan_next_batch){.batch = there}},
-        eb);
-    log->next_batch = log_gap_number_after(r->disk);
-    r->cut_off = true;
-    return rc;
-}
-
-/* The index covers what the new log begins behind: else each start would come here again. Without room for one it does, until
- * the first batch makes it. */
-enum err
-replay_start_new_wal(struct store *d, struct errbuf *eb)
-{
-    struct wal *log = &d->wals->of[STORE_CACHED];
-    enum err rc = wal_reserve(d, STORE_CACHED, STORE_ALIGN, eb);
-
-    if (rc != ERR_OK)
-        return rc == ERR_NO_SPACE ? ERR_OK : rc;
-    log->end = (struct wal_position){.generation = log->now->generation,
-                                     .segment = log->now->id,
-                                     .offset = STORE_ALIGN,
-                                     .batch = log->next_batch - 1};
-    return flush_position(d, eb);
+    report_damage(r);
+    (void)replay_report(r, (struct replay_seen){.event = REPLAY_LOST_END, .next = &last});
+    return log_gap_drop_cached(d, wanted, eb);
 }
 
 enum err
@@ -212,8 +156,6 @@ after_gap_cached(struct replaying *r, struct errbuf *eb)
     struct wal_scan_next_batch behind;
     enum log_gap gap =
         log_gap_find(r->disk, &r->scan, replay_search_bytes(r->disk), &behind);
-    enum scanned got;
-    uint64_t before;
     enum err rc;
 
     if (gap == LOG_GAP_NONE)
@@ -225,11 +167,7 @@ after_gap_cached(struct replaying *r, struct errbuf *eb)
                    (struct replay_seen){.event = REPLAY_DAMAGE, .next = &behind}, eb);
     if (rc != ERR_OK)
         return SCAN_ERROR;
-    before = r->scan.offset;
-    got = resume_scan(r, &behind, eb);
-    if (got == SCAN_END) /* what was promised ends there */
-        replay_set_end(r, before);
-    return got;
+    return r->disk->recovery->drop_cached ? SCAN_END : resume_scan(r, &behind, eb);
 }
 
 enum scanned

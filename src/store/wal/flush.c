@@ -11,7 +11,7 @@
 #include "store/segment/segment.h"
 #include "store/segment/space.h"
 #include "store/store_entry.h"
-#include "store/wal/durable_mark.h"
+#include "store/wal/truncated.h"
 #include "store/wal/wal.h"
 
 struct flusher {
@@ -171,22 +171,6 @@ flush_round(struct store *d, struct errbuf *eb)
     struct flush f;
 
     return flush_freeze(d, &f) ? flush_frozen(d, &f, eb) : ERR_OK;
-}
-
-enum err
-flush_position(struct store *d, struct errbuf *eb)
-{
-    struct frozen_runs nothing = {0};
-    struct index_checkpoint checkpoint = {.generation = d->generation};
-    enum err rc = flush_round(d, eb);
-
-    for (unsigned c = 0; c < STORE_CLASSES_; c++)
-        checkpoint.log[c] = d->wals->of[c].end;
-    if (rc == ERR_OK)
-        rc = index_apply(d->index, &nothing, &checkpoint, eb);
-    for (unsigned c = 0; rc == ERR_OK && c < STORE_CLASSES_; c++)
-        d->wals->of[c].checkpoint = checkpoint.log[c];
-    return rc;
 }
 
 static void

@@ -14,8 +14,6 @@ void flusher_free(struct flusher **fp);
 
 /* One round, at once: by recovery, before the fiber runs. Home; switches. */
 enum err flush_round(struct store *d, struct errbuf *eb) MUST_CHECK;
-/* The same, and how far the logs reach is in the index too where nothing is in the memtable. */
-enum err flush_position(struct store *d, struct errbuf *eb) MUST_CHECK;
 /* The same in two steps, for a replay that reads on meanwhile. flush_freeze() takes what is in the memtable, and how far it
  * reaches, in one moment; false: nothing. flush_frozen() brings it into the index, whatever was added to the memtable
  * since, and ends `f`. One round at a time. */

@@ -6,7 +6,10 @@
 #include "base/cursor.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "store/core/core.h"
+#include "store/segment/space.h"
 #include "store/store_entry.h"
+#include "store/wal/wal.h"
 #include "wire/record.h"
 
 #define TRUNCATED_KIND    34
@@ -20,7 +23,7 @@ enum field {
     FIELD_NATIVE = 1,
     FIELD_CACHED,
     FIELD_LOST,
-    FIELD_MARK_AT_REMOVAL,
+    FIELD_FORMER_MARK, /* of former versions: another durable mark */
     FIELD_DURABLE_MARK,
     FIELD_DAMAGED
 };
@@ -130,15 +133,7 @@ truncated_add_lost(struct truncated *r, uint64_t first, uint64_t last)
 bool
 truncated_gap_before(const struct truncated *r, uint64_t batch)
 {
-    return (r->damaged != 0 && r->damaged <= batch) ||
-           (r->of[TRUNCATED_LOST].count > 0 &&
-            r->of[TRUNCATED_LOST].at[0].first <= batch);
-}
-
-uint64_t
-truncated_durable_mark(const struct truncated *r)
-{
-    return MAX(r->mark_at_removal, r->durable_mark);
+    return r->of[TRUNCATED_LOST].count > 0 && r->of[TRUNCATED_LOST].at[0].first <= batch;
 }
 
 static void
@@ -158,8 +153,6 @@ truncated_forget(struct truncated *r, enum store_class class, uint64_t oldest)
     forget(r, class, oldest);
     if (class == STORE_CACHED)
         forget(r, TRUNCATED_LOST, oldest);
-    if (class == STORE_CACHED && r->damaged < oldest)
-        r->damaged = 0;
 }
 
 /* ---- bytes ---- */
@@ -192,8 +185,6 @@ truncated_encode(const struct truncated *r, struct buf *out)
     record_begin(&w, out, TRUNCATED_KIND, TRUNCATED_VERSION);
     for (unsigned i = 0; i < TRUNCATED_LISTS; i++)
         put_ranges(&w, r, i);
-    if (r->mark_at_removal != 0)
-        record_put_u64(&w, FIELD_MARK_AT_REMOVAL, r->mark_at_removal);
     if (r->durable_mark != 0)
         record_put_u64(&w, FIELD_DURABLE_MARK, r->durable_mark);
     if (r->damaged != 0)
@@ -230,31 +221,33 @@ truncated_decode(struct span bytes, struct truncated *out, struct errbuf *eb)
     struct span value;
     uint8_t id;
     enum err rc = record_open(bytes, &record, eb);
+    uint64_t former = 0;
     bool good = true;
 
     *out = (struct truncated){0};
     if (rc != ERR_OK)
         return rc;
     if (record.kind != TRUNCATED_KIND || record.len != bytes.len)
-        return err_set(eb, ERR_CORRUPT, "no list of retired logs");
+        return err_set(eb, ERR_CORRUPT, "no list of truncated logs");
     if (record.version != TRUNCATED_VERSION)
         return err_set(eb, ERR_NOT_IMPLEMENTED,
-                       "the list of retired logs has version %u, this program reads %u",
+                       "the list of truncated logs has version %u, this program reads %u",
                        record.version, TRUNCATED_VERSION);
     while (good && record_next(&record, &id, &value)) {
         if (id >= FIELD_NATIVE && id <= FIELD_LOST)
             good = take_ranges(out, id - FIELD_NATIVE, value);
-        else if (id == FIELD_MARK_AT_REMOVAL)
-            good = record_u64(value, &out->mark_at_removal) == ERR_OK;
+        else if (id == FIELD_FORMER_MARK)
+            good = record_u64(value, &former) == ERR_OK;
         else if (id == FIELD_DURABLE_MARK)
             good = record_u64(value, &out->durable_mark) == ERR_OK;
         else if (id == FIELD_DAMAGED)
             good = record_u64(value, &out->damaged) == ERR_OK;
     }
+    out->durable_mark = MAX(out->durable_mark, former);
     if (good)
         return ERR_OK;
     truncated_fini(out);
-    return err_set(eb, ERR_CORRUPT, "the list of retired logs is malformed");
+    return err_set(eb, ERR_CORRUPT, "the list of truncated logs is malformed");
 }
 
 /* ---- the file ---- */
@@ -290,9 +283,49 @@ truncated_save(struct rt_dir *state, const struct truncated *r, struct errbuf *e
 
     buf_init(&bytes, FILE_MAX);
     truncated_encode(r, &bytes);
-    rc = bytes.full ? err_set(eb, ERR_INTERNAL, "more than %u ranges of retired logs",
+    rc = bytes.full ? err_set(eb, ERR_INTERNAL, "more than %u ranges of truncated logs",
                               RANGES_MAX)
                     : rt_file_store(state, TRUNCATED_FILE, bytes.at, bytes.len, 0600, eb);
     buf_fini(&bytes);
     return rc;
+}
+
+/* ---- of an open store ---- */
+
+enum err
+truncated_persist(struct store *d, struct errbuf *eb)
+{
+    enum err rc = rt_sem_acquire(&d->wals->truncated_turn, DEADLINE_NEVER);
+
+    if (rc != ERR_OK)
+        return err_set(eb, rc, "the list of truncated logs was not written: %s",
+                       err_name(rc));
+    rc = truncated_save(d->state, &d->wals->truncated, eb);
+    if (rc == ERR_NO_SPACE) {
+        space_ran_out(d->space, "the list of truncated logs does not fit");
+        if (space_give_ballast(d->space)) /* it makes room */
+            rc = truncated_save(d->state, &d->wals->truncated, eb);
+    }
+    rt_sem_release(&d->wals->truncated_turn);
+    return rc;
+}
+
+void
+durable_mark_persist(struct store *d, bool closing)
+{
+    struct truncated *r = &d->wals->truncated;
+    uint64_t before = r->durable_mark, mark = d->wals->of[STORE_CACHED].durable_mark,
+             now = rt_now_ns();
+    struct errbuf eb = {0};
+
+    if (mark <= before || (!closing && now < d->wals->durable_mark_due_ns))
+        return;
+    d->wals->durable_mark_due_ns = now + d->o.durable_mark_interval_ms * 1000000;
+    r->durable_mark = mark;
+    if (truncated_persist(d, &eb) == ERR_OK)
+        return;
+    r->durable_mark = before; /* another time */
+    LOG(LOG_WARN, "store.durable_mark_not_saved",
+        "damage in the last commit batches of the cached log would not be noticed",
+        L_TEXT("disk", rt_dir_path(d->root)), L_TEXT("error", eb.text));
 }

@@ -1,11 +1,11 @@
-/* retired: which commit batches are gone because compaction gave their logs back, or were never promised. docs/formats.md,
- * section 6.
+/* truncated: which commit batches are gone because compaction removed their logs, or because a power cut took them, and how far
+ * the cached log was durable (the durable mark). docs/formats.md, section 6.
  *
- * Logs are compacted in any order, so what is left of them may have gaps. The file `.forebay/retired` lists those, and
- * is on the disk before a log goes: a gap that it does not know is damage. In the middle of a cached log a power cut leaves
- * gaps too (hole.h): those are listed by the start that found them. Where a cached log ends it tells a cut from damage.
+ * Logs are compacted in any order, so there may be gaps between those that are left. The file `.forebay/retired` lists the
+ * gaps, and is durable before a log is removed: a gap that is not listed is damage. In the middle of a cached log a power cut
+ * leaves gaps too (recover/log_gap.h): the start that finds one lists it.
  *
- * Owner loop, and before there is one. What it says of a disk is only believed to explain gaps.
+ * Owner loop, or before there is one. The list is believed only as an explanation of gaps.
  */
 #pragma once
 #include "base/buf.h"
@@ -13,6 +13,8 @@
 #include "store/store_entry.h"
 
 #define TRUNCATED_FILE "retired"
+
+struct store;
 
 struct truncated_range {
     uint64_t first, last; /* batches */
@@ -25,11 +27,10 @@ struct truncated {
         struct truncated_range *at; /* owned; ascending, apart from each other */
         uint32_t count, room;
     } of[TRUNCATED_LISTS];
-    /* The cached log was durable up to this batch when a log of it went: what stood there, a log that is gone relied on. */
-    uint64_t mark_at_removal;
-    /* A batch of the cached log that was synced before a reply (promised.h). */
+    /* The durable mark: this batch of the cached log and all before it were synced, some of them before a reply. Where one is
+     * missing it is damaged, though no later batch tells. */
     uint64_t durable_mark;
-    /* A batch of the cached log that is missing and was promised: of such holes the last one's first batch. */
+    /* A batch of the cached log that is damaged: the next start drops the cached class. 0: none. */
     uint64_t damaged;
 };
 void truncated_fini(struct truncated *r); /* twice is fine */
@@ -45,10 +46,8 @@ void truncated_add(struct truncated *r, enum store_class class, uint64_t first,
 /* Groups that a power cut took out of the cached log, and that nobody had promised. */
 void truncated_add_lost(struct truncated *r, uint64_t first, uint64_t last);
 bool truncated_covers_lost(const struct truncated *r, uint64_t first, uint64_t last);
-/* Is a batch up to that one damaged, or lost in a power cut? */
+/* Was a batch up to that one lost in a power cut? */
 bool truncated_gap_before(const struct truncated *r, uint64_t batch);
-/* Up to this batch all were on the disk, and are missed where they are not; 0: nobody knows of any. */
-uint64_t truncated_durable_mark(const struct truncated *r);
 /* Before the first batch of the oldest log there is nothing to explain. */
 void truncated_forget(struct truncated *r, enum store_class class, uint64_t oldest);
 
@@ -56,9 +55,17 @@ void truncated_forget(struct truncated *r, enum store_class class, uint64_t olde
 void truncated_encode(const struct truncated *r, struct buf *out);
 enum err truncated_decode(struct span bytes, struct truncated *out,
                           struct errbuf *eb) MUST_CHECK;
-/* From and to the folder `.forebay`. One that is not there is empty; one that is damaged too, and that is said. One save
- * at a time: of an open disk by promised.h. May switch. */
+/* From and to the folder `.forebay`. One that is not there is empty; one that is damaged too, and that is said. Of an
+ * open store: truncated_persist(). May switch. */
 enum err truncated_load(struct rt_dir *state, struct truncated *out,
                         struct errbuf *eb) MUST_CHECK;
 enum err truncated_save(struct rt_dir *state, const struct truncated *r,
                         struct errbuf *eb) MUST_CHECK;
+
+/* ---- of an open store; may switch ---- */
+
+/* Writes the file, one call at a time; on a full disk in place of the ballast. */
+enum err truncated_persist(struct store *d, struct errbuf *eb) MUST_CHECK;
+/* Writes the durable mark if it has moved: when the store closes, else at most once in durable_mark_interval_ms. Called by the
+ * flusher, never by a fiber that a client waits for. */
+void durable_mark_persist(struct store *d, bool closing);

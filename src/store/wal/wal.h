@@ -48,7 +48,7 @@ struct wals {
     void (*on_garbage)(struct store *d, const struct garbage *garbage, uint32_t count);
     uint64_t deaths[STORE_CLASSES_]; /* of bodies, since the start */
     struct truncated truncated;
-    struct rt_sem truncated_turn; /* one write of it at a time (durable_mark.h) */
+    struct rt_sem truncated_turn; /* one write of it at a time (truncated.h) */
     uint64_t durable_mark_due_ns; /* not before */
     bool
         damaged; /* changes of the native log are lost: bodies without a record are kept */

@@ -18,7 +18,7 @@
 #include "store/store_health.h"
 #include "store/store_options.h"
 #include "store/store_write.h"
-#include "store/wal/durable_mark.h"
+#include "store/wal/truncated.h"
 #include "store/wal/wal.h"
 
 #define SIZE   3000u
@@ -96,6 +96,15 @@ damage(struct spot at, uint64_t skip)
 {
     world_flip_at(world_file("cached/log-%06u.tar", (unsigned)at.segment),
                   at.offset + skip);
+}
+/* As a power cut leaves it, that took a batch before the durable mark was written. */
+static inline void
+lose_mark(void)
+{
+    char path[400];
+
+    snprintf(path, sizeof path, "%s/.forebay/%s", world_path, TRUNCATED_FILE);
+    CHECK(unlink(path) == 0);
 }
 #define IN_HEAD 700u  /* of the first record of a batch */
 #define IN_BODY 6000u /* of a put: its header is filled up to 5 KiB */
