@@ -197,7 +197,7 @@ check_segments(struct check *k, enum store_class class, struct errbuf *eb)
         else if (rc != ERR_OK)
             check_report(k, is_used(k, class, l.at[i].kind, l.at[i].id), "%s: %s",
                          check_class_name(class), why.text);
-        else if (l.at[i].kind == SEGMENT_BODIES)
+        else if (l.at[i].kind == SEGMENT_BODIES && class == STORE_NATIVE)
             check_chain(k, s);
         segment_drop(&s);
         rc = ERR_OK;

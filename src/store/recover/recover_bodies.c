@@ -62,6 +62,18 @@ keeps_orphans(const struct store *d, const struct log_record *m)
            m->kind == LOG_RECORD_BODY;
 }
 
+/* A power cut may have lost the header of a cached place and kept later bodies: does the index know of more than these bytes? */
+static enum err
+more_lives(struct store *d, const struct segment *s, uint64_t found, bool *out,
+           struct errbuf *eb)
+{
+    struct index_segment seen = {0};
+    enum err rc = index_segment(d->index, s->class, s->id, &seen, eb);
+
+    *out = rc == ERR_OK && seen.living > 0 && (uint64_t)seen.living > found;
+    return rc == ERR_NOT_FOUND ? ERR_OK : rc;
+}
+
 /* Walks the newest shared segment: where the next body goes, and which places have no record. Those at the end are
  * given out again, the others get the header of the dead. Behind a header that cannot be read (torn by a cut when it
  * was rewritten, or rotten) nothing is: how long its place is nobody knows, and what comes next may live. */
@@ -72,9 +84,10 @@ walk_places(struct store *d, struct segment *s, struct errbuf *eb)
                                  .segment = s->id,
                                  .generation = s->generation,
                                  .size = s->owner.size};
-    uint64_t at = STORE_ALIGN, used = STORE_ALIGN, next;
+    uint64_t at = STORE_ALIGN, used = STORE_ALIGN, living = 0, next;
     enum scanned got = SCAN_BATCH;
     struct errbuf why = {0};
+    bool behind = false;
     enum err rc = ERR_OK;
 
     while (rc == ERR_OK) {
@@ -88,6 +101,7 @@ walk_places(struct store *d, struct segment *s, struct errbuf *eb)
         rc = has_record(d, &m, &lives, eb);
         if (rc == ERR_OK && (lives || keeps_orphans(d, &m))) {
             used = next;
+            living += (uint64_t)segment_weight(false, m.size);
             /* As with the log: were it lost, what comes behind it would seem to be free. */
             rc = rt_write(s->file, at, buf, 0, BODY_HEAD, RT_WRITE, eb);
         } else if (rc == ERR_OK && m.kind != LOG_RECORD_DEAD) {
@@ -102,7 +116,10 @@ walk_places(struct store *d, struct segment *s, struct errbuf *eb)
         return err_set(eb, ERR_NOT_IMPLEMENTED, "%s", why.text);
     if (got == SCAN_ERROR)
         return err_set(eb, ERR_IO, "%s", why.text);
-    if (got == SCAN_END && at + BODY_HEAD <= s->owner.size && why.text[0] != '\0')
+    if (rc == ERR_OK && got == SCAN_END && why.text[0] == '\0')
+        rc = more_lives(d, s, living, &behind, eb);
+    if (got == SCAN_END && at + BODY_HEAD <= s->owner.size &&
+        (why.text[0] != '\0' || behind))
         used = s->owner.size;
     s->owner.used = used;
     puncher_given_out(d->puncher, s->id, used); /* all that died is with him by now */

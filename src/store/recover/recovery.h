@@ -4,7 +4,6 @@
 #include <stdint.h>
 
 struct scan_readahead;
-struct chains;
 struct replay_visitor; /* replay.h */
 
 struct recovery {
@@ -17,6 +16,5 @@ struct recovery {
     uint64_t replay_told_ns;
     const struct replay_visitor *visitor; /* borrowed; NULL: a start, no check */
     struct scan_readahead
-        *scan_readahead;   /* owned; NULL but while a replay has several logs */
-    struct chains *chains; /* owned; NULL but while cached logs are replayed */
+        *scan_readahead; /* owned; NULL but while a replay has several logs */
 };

@@ -474,7 +474,6 @@ replay_class(struct store *d, enum store_class class, const struct wal_position 
         offset = STORE_ALIGN;
     }
     scan_readahead_end(&d->recovery->scan_readahead);
-    replay_chains_free(&d->recovery->chains);
     ended = background_flush_end(&beside, rc == ERR_OK ? eb : NULL);
     if (rc == ERR_OK)
         rc = ended;

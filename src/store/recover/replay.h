@@ -58,10 +58,6 @@ enum err replay_row_is_intact(struct store *d, const struct entry *entry, bool *
 /* Counters of this start go on behind what is in the log. */
 void replay_advance_counters(struct store *d, const struct log_record *m);
 
-/* What it remembers of segments; NULL is fine. */
-struct chains;
-void replay_chains_free(struct chains **cp);
-
 /* Bringing the memtable into the index beside the replay: LMDB works on a thread of the pool, the loop reads on. */
 struct background_flush {
     struct store *disk;

@@ -1,8 +1,6 @@
-/* What a replay believes of the class cached, whose bodies were not synced before a reply: a power cut may leave the record
- * and any part of what it names.
- *
- * Payload and sums are read. And the headers, from the first place of a shared segment on, must lead to the body's own final
- * one: where they do not, the start takes its place for one that nobody has, and gives it out again (recover_bodies.c).
+/* What a replay believes of the class cached, whose bodies are not synced before a reply: a power cut may leave the record
+ * and any part of what it names. Payload, sums and the body's own final header are read. A header in front of it may be lost
+ * all the same: then recover_bodies.c gives no place of that segment out again.
  */
 #include "store/core/core.h"
 #include "store/index/entry.h"
@@ -19,101 +17,6 @@
 #include "store/store_entry.h"
 #include "store/wal/change.h"
 #include <stdlib.h>
-
-#define CHAINS 8u /* segments whose places are remembered */
-
-/* Where the places of a shared segment begin that its headers lead to. */
-struct chain {
-    uint32_t segment; /* 0: free */
-    uint32_t count, room;
-    uint32_t *pages; /* of 4 KiB, ascending; owned */
-};
-struct chains {
-    struct chain at[CHAINS];
-    uint32_t next; /* the one that is given up next */
-};
-
-void
-replay_chains_free(struct chains **cp)
-{
-    struct chains *c = *cp;
-
-    *cp = NULL;
-    for (uint32_t i = 0; c != NULL && i < CHAINS; i++)
-        free(c->at[i].pages);
-    free(c);
-}
-
-static void
-chain_add(struct chain *c, uint64_t offset)
-{
-    if (c->count == c->room) {
-        c->room = MAX(64u, 2 * c->room);
-        c->pages = xrealloc(c->pages, c->room * sizeof *c->pages);
-    }
-    c->pages[c->count++] = (uint32_t)(offset / STORE_ALIGN);
-}
-
-static bool
-chain_has(const struct chain *c, uint64_t offset)
-{
-    uint64_t page = offset / STORE_ALIGN;
-    uint32_t from = 0, to = c->count;
-
-    while (from < to) {
-        uint32_t middle = from + (to - from) / 2;
-
-        if (c->pages[middle] < page)
-            from = middle + 1;
-        else
-            to = middle;
-    }
-    return from < c->count && c->pages[from] == page;
-}
-
-/* Nothing is written to body segments while logs are replayed, so one walk is enough. */
-static enum err
-chain_walk(struct chain *c, const struct scan_source *source, struct errbuf *eb)
-{
-    uint64_t at = STORE_ALIGN, next;
-    enum scanned got = SCAN_BATCH;
-    struct errbuf why = {0};
-
-    c->segment = source->segment;
-    c->count = 0;
-    while (got == SCAN_BATCH) {
-        struct iobuf *buf;
-        struct log_record m;
-
-        got = place_scan(source, at, &m, &buf, &next, &why);
-        if (got == SCAN_BATCH)
-            chain_add(c, at);
-        iobuf_drop(&buf);
-        at = next;
-    }
-    if (got != SCAN_ERROR)
-        return ERR_OK;
-    c->segment = 0;
-    return err_set(eb, ERR_IO, "%s", why.text);
-}
-
-static enum err
-chain_of(struct store *d, const struct scan_source *source, const struct chain **out,
-         struct errbuf *eb)
-{
-    struct chains *c = d->recovery->chains;
-    struct chain *mine;
-
-    if (c == NULL)
-        c = d->recovery->chains = xcalloc(1, sizeof *c);
-    for (uint32_t i = 0; i < CHAINS; i++) {
-        *out = &c->at[i];
-        if (c->at[i].segment == source->segment)
-            return ERR_OK;
-    }
-    *out = mine = &c->at[c->next++ % CHAINS];
-    return chain_walk(mine, source, eb);
-}
 
 /* Is the header that stands there this body's final one? */
 static enum err
@@ -154,19 +57,13 @@ source_of(const struct read_file *f, const struct entry *entry, struct scan_sour
 }
 
 static enum err
-body_header_is_intact(struct store *d, const struct read_file *f,
-                      const struct entry *entry, bool *out, struct errbuf *eb)
+body_header_is_intact(const struct read_file *f, const struct entry *entry, bool *out,
+                      struct errbuf *eb)
 {
     struct scan_source source;
-    const struct chain *chain;
     enum err rc = source_of(f, entry, &source, eb);
 
     *out = false;
-    if (rc == ERR_OK && f->pin != NULL) {
-        rc = chain_of(d, &source, &chain, eb);
-        if (rc == ERR_OK && !chain_has(chain, entry->place.offset))
-            return ERR_OK;
-    }
     return rc == ERR_OK ? body_header_is_final(&source, entry, out, eb) : rc;
 }
 
@@ -188,7 +85,7 @@ cached_body_is_intact(struct store *d, const struct log_record *m, bool *out,
     if (rc == ERR_OK && !d->read_only)
         rc = rt_sync(read_file_of(&f), eb);
     if (rc == ERR_OK)
-        rc = body_header_is_intact(d, &f, &entry, &header, eb);
+        rc = body_header_is_intact(&f, &entry, &header, eb);
     if (rc == ERR_OK && header)
         rc = body_is_whole(read_file_of(&f), d->cluster_sum, &entry, &bad, eb);
     read_file_close(&f);
