@@ -203,7 +203,7 @@ begin_body(struct import_object *o, struct errbuf *eb)
         rc = disks_upload_begin_as(ds, &o->key, &o->e.meta, &o->upload, eb);
         rc = rc == ERR_EXISTS ? ERR_OK : rc;
     } else {
-        rc = disks_upload_begin(ds, &o->key, STORE_NATIVE, &o->e.meta, &o->upload, eb);
+        rc = disks_upload_begin(ds, &o->key, &o->e.meta, &o->upload, eb);
     }
     return rc == ERR_OK ? begin_part(o, eb) : rc;
 }

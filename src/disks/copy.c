@@ -21,34 +21,39 @@ same_version(const struct version *a, const struct version *b)
 
 /* Bytes of the object from `at` on, as many as the writer is to have. */
 static enum err
-copy_bytes(struct store *from, const struct store_key *k, const struct entry *entry,
-           uint64_t at, uint64_t len, struct store_writer *w, struct errbuf *eb)
+copy_bytes(struct replica *from, struct replica *to, const struct store_key *k,
+           const struct entry *entry, uint64_t at, uint64_t len, struct replica_writer *w,
+           struct errbuf *eb)
 {
-    struct store_reader *r = NULL;
+    struct replica_reader *r = NULL;
+    uint64_t copied = 0;
     struct span piece;
-    enum err rc = store_read_begin(from, k, entry, at, len, &r, eb);
+    enum err rc = from->ops->read_begin(from, k, entry, at, len, &r, eb);
 
-    while (rc == ERR_OK && store_written(w) < len) {
-        rc = store_read_next(r, DEADLINE_NEVER, &piece, eb);
+    while (rc == ERR_OK && copied < len) {
+        rc = from->ops->read_next(r, DEADLINE_NEVER, &piece, eb);
         if (rc == ERR_OK)
-            rc = store_write(w, piece.at, piece.len, eb);
+            rc = to->ops->write(w, piece.at, piece.len, eb);
+        copied += rc == ERR_OK ? piece.len : 0;
     }
-    store_read_end(&r);
+    assert(rc != ERR_OK || copied == len);
+    from->ops->read_end(&r);
     return rc;
 }
 
 static enum err
-copy_whole(struct store *from, struct store *to, const struct store_key *k,
+copy_whole(struct replica *from, struct replica *to, const struct store_key *k,
            const struct entry *entry, const struct object_meta *meta, struct errbuf *eb)
 {
-    struct store_writer *w = NULL;
-    enum err rc = store_write_begin_as(to, k, entry->size, &entry->content, &w, eb);
+    struct replica_writer *w = NULL;
+    enum err rc =
+        to->ops->write_begin(to, k, STORE_NATIVE, entry->size, &entry->content, &w, eb);
 
     if (rc == ERR_OK)
-        rc = copy_bytes(from, k, entry, 0, entry->size, w, eb);
+        rc = copy_bytes(from, to, k, entry, 0, entry->size, w, eb);
     if (rc == ERR_OK)
-        rc = store_commit_replica(&w, meta, entry, eb);
-    store_write_abort(&w);
+        rc = to->ops->commit_replica(&w, meta, entry, eb);
+    to->ops->write_abort(&w);
     return rc;
 }
 
@@ -64,28 +69,28 @@ have_part(const struct store_part *have, uint32_t count,
 }
 
 static enum err
-copy_part(struct store *from, struct store *to, const struct store_key *k,
+copy_part(struct replica *from, struct replica *to, const struct store_key *k,
           const struct entry *entry, const struct upload_id *u,
           const struct store_object_part *p, struct errbuf *eb)
 {
     struct object_meta meta = {.mtime_ms = entry->mtime_ms,
                                .checksum_algorithm = p->checksum_algorithm,
                                .checksum = p->checksum};
-    struct store_writer *w = NULL;
-    enum err rc = store_part_begin_as(to, k, u, p->number, p->size, &p->content, &w, eb);
+    struct replica_writer *w = NULL;
+    enum err rc = to->ops->part_begin(to, k, u, p->number, p->size, &p->content, &w, eb);
 
     memcpy(meta.md5, p->md5, sizeof meta.md5);
     if (rc == ERR_OK)
-        rc = copy_bytes(from, k, entry, p->offset, p->size, w, eb);
+        rc = copy_bytes(from, to, k, entry, p->offset, p->size, w, eb);
     if (rc == ERR_OK)
-        rc = store_part_commit(&w, &meta, eb);
-    store_write_abort(&w);
+        rc = to->ops->part_commit(&w, &meta, eb);
+    to->ops->write_abort(&w);
     return rc;
 }
 
 /* An object that came in parts stays one: each part a body of its own. What an interrupted copy has brought is kept. */
 static enum err
-copy_parts(struct store *from, struct store *to, const struct store_key *k,
+copy_parts(struct replica *from, struct replica *to, const struct store_key *k,
            const struct entry *entry, const struct object_meta *meta, struct arena *a,
            struct errbuf *eb)
 {
@@ -94,12 +99,13 @@ copy_parts(struct store *from, struct store *to, const struct store_key *k,
     struct upload_id u;
     uint32_t count = 0, there = 0;
     bool more = false;
-    enum err rc = store_object_parts(from, entry, a, &parts, &count, eb);
+    enum err rc = replica_object_parts(from, entry, a, &parts, &count, eb);
 
     if (rc == ERR_OK)
-        rc = store_replica_begin(to, k, entry, &u, eb);
+        rc = replica_copy_begin(to, k, entry, &u, eb);
     if (rc == ERR_EXISTS)
-        rc = store_part_list(to, k, &u, 0, STORE_PARTS_MAX, a, &have, &there, &more, eb);
+        rc =
+            replica_part_list(to, k, &u, 0, STORE_PARTS_MAX, a, &have, &there, &more, eb);
     if (rc != ERR_OK)
         return rc;
     named = arena_try(a, (count + 1) * sizeof *named);
@@ -114,7 +120,7 @@ copy_parts(struct store *from, struct store *to, const struct store_key *k,
         if (!have_part(have, there, &parts[i]))
             rc = copy_part(from, to, k, entry, &u, &parts[i], eb);
     }
-    return rc == ERR_OK ? store_replica_complete(to, k, &u, named, count, meta, entry, eb)
+    return rc == ERR_OK ? replica_copy_complete(to, k, &u, named, count, meta, entry, eb)
                         : rc;
 }
 
@@ -122,14 +128,14 @@ enum err
 copy_object(struct disks *ds, const struct disks_key *k, const struct entry *entry,
             unsigned to, uint64_t *bytes, struct errbuf *eb)
 {
-    struct store *from = replica_enter(ds, entry->place.disk),
-                 *dest = replica_enter(ds, to);
+    struct replica *from = replica_enter(ds, entry->place.disk),
+                   *dest = replica_enter(ds, to);
     struct arena *a = arena_new(KIB(8), META_ARENA);
     struct object_meta meta;
-    enum err rc = from == NULL || dest == NULL ? unreachable(eb) : ERR_OK;
+    enum err rc = from == NULL || dest == NULL ? err_unreachable(eb) : ERR_OK;
 
     if (rc == ERR_OK)
-        rc = store_meta(from, &k->at, entry, a, &meta, eb);
+        rc = replica_meta(from, &k->at, entry, a, &meta, eb);
     if (rc == ERR_OK && meta.versioning == STORE_UNVERSIONED &&
         (entry->flags & ENTRY_SUSPENDED) != 0)
         meta.versioning = STORE_SUSPENDED;
@@ -140,10 +146,8 @@ copy_object(struct disks *ds, const struct disks_key *k, const struct entry *ent
     POINT(MOVE_COPIED);
     if (rc == ERR_OK)
         *bytes += entry->size;
-    if (from != NULL)
-        replica_leave(ds, entry->place.disk);
-    if (dest != NULL)
-        replica_leave(ds, to);
+    replica_leave(from);
+    replica_leave(dest);
     arena_free(&a);
     return rc;
 }
@@ -157,12 +161,10 @@ copy_tombstone(struct disks *ds, const struct disks_key *k, const struct entry *
                                      .always = true,
                                      .now_ms = entry->mtime_ms};
     struct store_deleted done;
-    struct store *d = replica_enter(ds, to);
-    enum err rc =
-        d != NULL ? store_delete_with(d, &k->at, &o, &done, eb) : unreachable(eb);
+    struct replica *d = replica_enter(ds, to);
+    enum err rc = replica_delete_with(d, &k->at, &o, &done, eb);
 
-    if (d != NULL)
-        replica_leave(ds, to);
+    replica_leave(d);
     return rc;
 }
 
@@ -194,13 +196,10 @@ static enum err
 entry_on(struct disks *ds, const struct disks_key *k, unsigned i, struct entry *out,
          struct errbuf *eb)
 {
-    struct store *d = replica_enter(ds, i);
-    enum err rc;
+    struct replica *d = replica_enter(ds, i);
+    enum err rc = replica_lookup_any(d, &k->at, out, eb);
 
-    if (d == NULL)
-        return unreachable(eb);
-    rc = store_lookup_any(d, &k->at, out, eb);
-    replica_leave(ds, i);
+    replica_leave(d);
     return rc;
 }
 
@@ -233,14 +232,11 @@ static enum err
 forget_on(struct disks *ds, const struct disks_key *k, unsigned i,
           const struct entry *entry, struct errbuf *eb)
 {
-    struct store *d = replica_enter(ds, i);
-    enum err rc;
+    struct replica *d = replica_enter(ds, i);
+    enum err rc = replica_drop_copy(d, &k->at, &entry->version, eb);
 
-    if (d == NULL)
-        return unreachable(eb);
-    rc = store_drop_replica(d, &k->at, &entry->version, eb);
     POINT(MOVE_FORGOTTEN);
-    replica_leave(ds, i);
+    replica_leave(d);
     if (rc == ERR_OK)
         atomic_fetch_add(&ds->removals, 1);
     return rc == ERR_NOT_FOUND || rc == ERR_PRECONDITION ? ERR_OK : rc;
@@ -260,13 +256,10 @@ end_tombstone_everywhere(struct disks *ds, const struct disks_key *k,
                          const struct places *p, const struct entry *t, struct errbuf *eb)
 {
     for (unsigned i = 0; i < p->count; i++) {
-        struct store *d = replica_enter(ds, p->at[i]);
-        enum err rc;
+        struct replica *d = replica_enter(ds, p->at[i]);
+        enum err rc = replica_tombstone_drop(d, &k->at, &t->version, eb);
 
-        if (d == NULL)
-            return unreachable(eb);
-        rc = store_tombstone_drop(d, &k->at, &t->version, eb);
-        replica_leave(ds, p->at[i]);
+        replica_leave(d);
         if (rc != ERR_OK)
             return rc;
     }
@@ -310,11 +303,10 @@ make_durable(struct disks *ds, const struct places *p, struct errbuf *eb)
 
     changes_before_end(ds);
     for (unsigned i = 0; i < p->placed; i++) {
-        struct store *d = replica_enter(ds, p->at[i]);
-        enum err rc = d != NULL ? store_flush(d, eb) : unreachable(eb);
+        struct replica *d = replica_enter(ds, p->at[i]);
+        enum err rc = replica_flush(d, eb);
 
-        if (d != NULL)
-            replica_leave(ds, p->at[i]);
+        replica_leave(d);
         if (rc != ERR_OK)
             return rc;
         ds->slots[p->at[i]].durable = upto;
@@ -368,25 +360,34 @@ deliver_object(struct disks *ds, const struct disks_key *k, const struct places 
                   : remove_surplus(ds, k, p, done, eb);
 }
 
-/* Cached objects come again from their backend: what lies elsewhere just goes. */
+enum err
+cached_drop(struct disks *ds, const struct disks_key *k, unsigned slot, bool *dropped,
+            struct errbuf *eb)
+{
+    struct replica *r = replica_enter(ds, slot);
+    struct entry entry;
+    bool existed;
+    enum err rc = r != NULL ? replica_lookup(r, &k->at, &entry, eb) : ERR_NOT_FOUND;
+
+    *dropped = rc == ERR_OK && (entry.flags & ENTRY_CACHED) != 0;
+    if (*dropped)
+        rc = store_delete(r->store, &k->at, STORE_CACHED, NULL, &existed, eb);
+    replica_leave(r);
+    return rc == ERR_NOT_FOUND ? ERR_OK : rc;
+}
+
+/* The backend has cached objects: copies on other replicas are dropped. */
 static enum err
 drop_cached(struct disks *ds, const struct disks_key *k, const struct places *p,
             struct reconciled *done, struct errbuf *eb)
 {
     for (unsigned i = 1; i < p->count; i++) {
-        struct store *d = replica_enter(ds, p->at[i]);
-        struct entry entry;
-        bool existed;
-        enum err rc = d != NULL ? store_lookup(d, &k->at, &entry, eb) : ERR_NOT_FOUND;
+        bool dropped;
+        enum err rc = cached_drop(ds, k, p->at[i], &dropped, eb);
 
-        if (rc == ERR_OK && (entry.flags & ENTRY_CACHED) != 0) {
-            done->changed = true;
-            rc = store_delete(d, &k->at, STORE_CACHED, NULL, &existed, eb);
-        }
-        if (d != NULL)
-            replica_leave(ds, p->at[i]);
-        if (rc != ERR_OK && rc != ERR_NOT_FOUND)
+        if (rc != ERR_OK)
             return rc;
+        done->changed |= dropped;
         atomic_fetch_add(&ds->removals, 1);
     }
     return ERR_OK;
@@ -394,7 +395,7 @@ drop_cached(struct disks *ds, const struct disks_key *k, const struct places *p,
 
 /* One that is held, or can't be given up for another reason, is left; *rc says so, and the others follow. */
 static void
-copy_upload_abort(struct disks *ds, struct store *d, const struct store_key *k,
+copy_upload_abort(struct disks *ds, struct replica *d, const struct store_key *k,
                   const struct upload_id *u, enum err *rc, struct errbuf *eb)
 {
     uint64_t hash = place_hash(k->immutable_name, k->key);
@@ -403,21 +404,18 @@ copy_upload_abort(struct disks *ds, struct store *d, const struct store_key *k,
 
     /* Whoever brings a key home for a write holds its lock: then it is not left over. */
     keylock_take(ds->keylocks, hash);
-    one = store_upload_abort(d, k, u, &why);
+    one = replica_upload_abort(d, k, u, &why);
     keylock_release(ds->keylocks, hash);
-    if (one == ERR_OK || one == ERR_NO_UPLOAD || *rc != ERR_OK)
-        return;
-    *rc = one;
-    *eb = why;
+    note_first(one == ERR_NO_UPLOAD ? ERR_OK : one, &why, rc, eb);
 }
 
 enum err
 copy_uploads_abort(struct disks *ds, const struct disks_bucket *b, unsigned slot,
                    struct arena *a, struct errbuf *eb)
 {
-    struct store *d = replica_state(&ds->slots[slot]) != REPLICA_FROZEN
-                          ? replica_enter(ds, slot)
-                          : NULL;
+    struct replica *d = replica_state(&ds->slots[slot]) != REPLICA_FROZEN
+                            ? replica_enter(ds, slot)
+                            : NULL;
     char last[STORE_KEY_MAX];
     struct span after = {last, 0};
     struct upload_id id;
@@ -433,8 +431,8 @@ copy_uploads_abort(struct disks *ds, const struct disks_bucket *b, unsigned slot
         enum err listed;
 
         arena_reset(a);
-        listed = store_replica_list(d, b->id, after, after.len > 0 ? &id : NULL,
-                                    COPIES_PAGE, a, &found, &count, &more, &why);
+        listed = replica_copy_list(d, b->id, after, after.len > 0 ? &id : NULL,
+                                   COPIES_PAGE, a, &found, &count, &more, &why);
         if (listed != ERR_OK) {
             rc = listed;
             *eb = why;
@@ -452,7 +450,7 @@ copy_uploads_abort(struct disks *ds, const struct disks_bucket *b, unsigned slot
         memcpy(last, found[count - 1].key.at, after.len);
         id = found[count - 1].id;
     }
-    replica_leave(ds, slot);
+    replica_leave(d);
     return rc;
 }
 

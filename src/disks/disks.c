@@ -296,7 +296,7 @@ open_given(struct disks *ds, const struct disks_options *o, struct given *g, boo
         return rc;
     /* It was made from a copy here; or this one was lost then, and is back. */
     if (g->kind == GIVEN_DISK && g->is.node_state != state)
-        rc = store_mark_state(s->disk, state, eb);
+        rc = store_mark_state(s->at.store, state, eb);
     *came |= listed == NULL || was == MEMBERSHIP_OUT || was == MEMBERSHIP_MISSED;
     atomic_store(&s->state,
                  was == MEMBERSHIP_DRAINING ? REPLICA_DRAINING : REPLICA_ACTIVE);
@@ -344,8 +344,7 @@ open_all(struct disks *ds, const struct disks_options *o, struct given *g,
     atomic_store(&ds->guarded, !atomic_load(&ds->converged));
     missed_count(ds);
     if (here == 1 && !out && atomic_load(&ds->converged)) {
-        atomic_store(&ds->one_slot, 0);
-        atomic_store(&ds->one, ds->slots[0].disk);
+        atomic_store(&ds->sole, 1);
         if (first)
             return ERR_OK; /* no list for a node of one disk */
     } else if (atomic_load(&ds->converged) && !ds->control.closed_well) {
@@ -423,8 +422,8 @@ warn_of_shared_filesystem(struct disks *ds)
     for (unsigned i = 0; i < count; i++) {
         struct store_stat one = {0};
 
-        if (ds->slots[i].disk != NULL)
-            store_stat(ds->slots[i].disk, &one);
+        if (ds->slots[i].at.store != NULL)
+            store_stat(ds->slots[i].at.store, &one);
         seen[i] = one.filesystem;
         if (is_first_of(seen[i], seen, i))
             continue;
@@ -474,8 +473,8 @@ some_log_failed(struct disks *ds)
     for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++) {
         const struct replica_slot *s = &ds->slots[i];
 
-        if (s->disk != NULL && replica_state(s) != REPLICA_OUT &&
-            replica_state(s) != REPLICA_REMOVED && !store_accepts_writes(s->disk))
+        if (s->at.store != NULL && replica_state(s) != REPLICA_OUT &&
+            replica_state(s) != REPLICA_REMOVED && !store_accepts_writes(s->at.store))
             return true;
     }
     return false;
@@ -507,7 +506,7 @@ disks_close(struct disks **dp)
     rebalancer_stop(ds);
     close_list(ds);
     for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++) {
-        store_close(&ds->slots[i].disk);
+        store_close(&ds->slots[i].at.store);
         free(ds->slots[i].path);
     }
     membership_fini(&ds->control.membership);
@@ -522,41 +521,30 @@ disks_close(struct disks **dp)
 enum err
 disks_flush(struct disks *ds, struct errbuf *eb)
 {
-    uint8_t all[DISKS_MAX];
-    unsigned n = places_all(ds, all);
+    for (struct replica_walk w = replica_walk(ds); replica_walk_next(&w);) {
+        enum err rc = replica_flush(w.at, eb);
 
-    for (unsigned i = 0; i < n; i++) {
-        struct store *d = replica_enter(ds, all[i]);
-        enum err rc = d != NULL ? store_flush(d, eb) : ERR_OK;
-
-        if (d != NULL)
-            replica_leave(ds, all[i]);
-        if (rc != ERR_OK)
-            return rc;
+        if (rc == ERR_OK)
+            continue;
+        replica_walk_end(&w);
+        return rc;
     }
     return ERR_OK;
 }
 
+/* Enough that one has it: the records are there for a rebuild, the buckets stand in the node's state. */
 enum err
 disks_bucket_note(struct disks *ds, uint64_t bucket, struct span record,
                   struct errbuf *eb)
 {
-    uint8_t all[DISKS_MAX];
-    unsigned n = places_all(ds, all), have = 0;
+    unsigned have = 0;
     enum err first = ERR_OK;
 
-    /* Enough that one has it: the records are there for a rebuild, the buckets stand in the node's state. */
-    for (unsigned i = 0; i < n; i++) {
-        struct store *d = replica_enter(ds, all[i]);
-        enum err rc =
-            d != NULL ? store_bucket_note(d, bucket, record, eb) : unreachable(eb);
+    for (struct replica_walk w = replica_walk(ds); replica_walk_next(&w);) {
+        enum err rc = store_bucket_note(w.at->store, bucket, record, eb);
 
-        if (d != NULL)
-            replica_leave(ds, all[i]);
-        if (rc == ERR_OK)
-            have++;
-        else if (first == ERR_OK)
-            first = rc;
+        have += rc == ERR_OK;
+        first = first == ERR_OK ? rc : first;
     }
     return have > 0 ? ERR_OK : first;
 }
@@ -565,18 +553,13 @@ void
 disks_bucket_usage(struct disks *ds, uint64_t bucket, enum usage_kind which,
                    unsigned copies, uint64_t *objects, uint64_t *bytes)
 {
-    uint8_t all[DISKS_MAX];
-    unsigned n = places_all(ds, all);
+    unsigned n = 0;
 
     *objects = *bytes = 0;
-    for (unsigned i = 0; i < n; i++) {
-        struct store *d = replica_enter(ds, all[i]);
+    for (struct replica_walk w = replica_walk(ds); replica_walk_next(&w); n++) {
         uint64_t o, b;
 
-        if (d == NULL)
-            continue;
-        store_bucket_usage(d, bucket, which, &o, &b);
-        replica_leave(ds, all[i]);
+        store_bucket_usage(w.at->store, bucket, which, &o, &b);
         *objects += o;
         *bytes += b;
     }
@@ -589,18 +572,13 @@ void
 disks_stat(struct disks *ds, struct store_stat *out)
 {
     uint64_t counted[DISKS_MAX];
-    uint8_t all[DISKS_MAX];
-    unsigned n = places_all(ds, all), filesystems = 0;
+    unsigned filesystems = 0;
 
     *out = (struct store_stat){0};
-    for (unsigned i = 0; i < n; i++) {
-        struct store *d = replica_enter(ds, all[i]);
+    for (struct replica_walk w = replica_walk(ds); replica_walk_next(&w);) {
         struct store_stat one;
 
-        if (d == NULL)
-            continue;
-        store_stat(d, &one);
-        replica_leave(ds, all[i]);
+        store_stat(w.at->store, &one);
         if (is_first_of(one.filesystem, counted, filesystems)) {
             counted[filesystems++] = one.filesystem;
             out->total_bytes += one.total_bytes;
@@ -621,18 +599,10 @@ disks_stat(struct disks *ds, struct store_stat *out)
 uint64_t
 disks_cached_bytes(struct disks *ds)
 {
-    uint8_t all[DISKS_MAX];
-    unsigned n = places_all(ds, all);
     uint64_t bytes = 0;
 
-    for (unsigned i = 0; i < n; i++) {
-        struct store *d = replica_enter(ds, all[i]);
-
-        if (d == NULL)
-            continue;
-        bytes += store_cached_bytes(d);
-        replica_leave(ds, all[i]);
-    }
+    for (struct replica_walk w = replica_walk(ds); replica_walk_next(&w);)
+        bytes += store_cached_bytes(w.at->store);
     return bytes;
 }
 

@@ -22,6 +22,8 @@
 #define DISKS_COPIES_MAX 8
 
 struct disks;
+struct replica;        /* replica.h */
+struct replica_reader; /* replica.h */
 
 /* A key, and how many disks its object is to lie on. The cached class has one copy always. */
 struct disks_key {
@@ -62,7 +64,7 @@ enum err disks_open_one(const char *path, const struct store_options *o,
                         struct disks **out, struct errbuf *eb) MUST_CHECK;
 void disks_close(struct disks **dp); /* NULL is fine. May switch. */
 
-/* ---- as in disk.h ---- */
+/* ---- as in store.h ---- */
 enum err disks_lookup(struct disks *ds, const struct disks_key *k, struct entry *out,
                       struct errbuf *eb) MUST_CHECK;
 enum err disks_meta(struct disks *ds, const struct disks_key *k,
@@ -71,15 +73,15 @@ enum err disks_meta(struct disks *ds, const struct disks_key *k,
 
 /* Embedded by the caller, so that a reader costs no second allocation. All zeros: nothing to end. */
 struct disks_reader {
-    struct store_reader *from; /* owned */
-    _Atomic uint64_t *counted; /* one disk: where this reader is counted */
-    struct disks *disks; /* NULL: one disk, nothing to read around; the rest is not set */
-    struct disks_key key; /* spans borrowed until the end */
-    struct entry entry;   /* the copy that is read; `disk` says where */
-    uint64_t at, left;    /* of the range */
-    uint64_t tried;       /* bits of disks that failed this reader */
-    uint64_t slow;        /* those of them that only did not answer in a hurry */
-    bool fresh;           /* nothing was read of this copy yet */
+    struct disks *disks;
+    struct replica *copy;        /* the replica that is read, entered; NULL with `from` */
+    struct replica_reader *from; /* owned */
+    struct disks_key key;        /* spans borrowed until the end */
+    struct entry entry;          /* the copy that is read; `disk` says where */
+    uint64_t at, left;           /* of the range */
+    uint64_t tried;              /* bits of slots that failed this reader */
+    uint64_t slow;               /* those of them that only did not answer in a hurry */
+    bool fresh;                  /* nothing was read of this copy yet */
 };
 /* The spans of `k` must outlive the reader. A copy that fails midway is left for another one, at that offset: same content id, so the
  * same bytes. */
@@ -92,18 +94,16 @@ unsigned disks_read_more(struct disks_reader *r, struct span *pieces,
                          unsigned max);      /* store_read_more() */
 void disks_read_end(struct disks_reader *r); /* twice is fine */
 
-/* Without a fiber: see disk_read.h. For keys of one copy, while the set is converged; of others it says false. */
+/* Without a fiber: see store_read.h. For keys of one copy, while the set is converged; of others it says false. */
 struct disks_async_read {
     struct store_async_read at; /* on_done is the caller's */
-    _Atomic uint64_t *counted;  /* one disk: where this reader is counted */
-    struct disks *disks;        /* NULL: one disk */
-    unsigned slot;
+    struct replica *from;       /* entered */
 };
 bool disks_async_read_begin(struct disks *ds, const struct disks_key *k,
                             struct disks_async_read *o);
 void disks_async_read_end(struct disks_async_read *o);
 
-/* Once more: see disk_read.h. Nothing switches. Kept only of entries that their owner gave out while the set was converged, and good for
+/* Once more: see store_read.h. Nothing switches. Kept only of entries that their owner gave out while the set was converged, and good for
  * nothing once the set has changed. */
 struct disks_revalidated {
     struct store_revalidated at;
@@ -183,8 +183,8 @@ enum err disks_set_meta(struct disks *ds, const struct disks_key *k,
                         struct errbuf *eb) MUST_CHECK;
 
 enum err disks_upload_begin(struct disks *ds, const struct disks_key *k,
-                            enum store_class class, const struct object_meta *meta,
-                            struct upload_id *out, struct errbuf *eb) MUST_CHECK;
+                            const struct object_meta *meta, struct upload_id *out,
+                            struct errbuf *eb) MUST_CHECK;
 enum err disks_part_begin(struct disks *ds, const struct disks_key *k,
                           const struct upload_id *u, uint32_t number, uint64_t size,
                           struct disks_writer **out, struct errbuf *eb) MUST_CHECK;

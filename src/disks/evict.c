@@ -1,4 +1,6 @@
 /* Room for cached objects on several disks: each gives its share. */
+#include <assert.h>
+
 #include "base/hash.h"
 #include "base/mem.h"
 #include "disks/internal.h"
@@ -6,35 +8,18 @@
 void
 disks_access_freq_add(struct disks *ds, const struct entry *entry, uint32_t reads)
 {
-    _Atomic uint64_t *counted;
-    struct store *d = one_enter(ds, &counted);
+    struct replica *r = replica_enter(ds, entry->place.disk);
 
-    if (d != NULL) {
-        store_access_freq_add(d, entry, reads);
-        one_leave(counted);
-        return;
-    }
-    d = replica_enter(ds, entry->place.disk);
-    if (d == NULL)
-        return;
-    store_access_freq_add(d, entry, reads);
-    replica_leave(ds, entry->place.disk);
+    if (r != NULL)
+        store_access_freq_add(r->store, entry, reads);
+    replica_leave(r);
 }
 
 void
 disks_access_freq_rotate(struct disks *ds)
 {
-    uint8_t all[DISKS_MAX];
-    unsigned n = places_all(ds, all);
-
-    for (unsigned i = 0; i < n; i++) {
-        struct store *d = replica_enter(ds, all[i]);
-
-        if (d == NULL)
-            continue;
-        store_access_freq_rotate(d);
-        replica_leave(ds, all[i]);
-    }
+    for (struct replica_walk w = replica_walk(ds); replica_walk_next(&w);)
+        store_access_freq_rotate(w.at->store);
 }
 
 /* Bytes that should be given back for want of room on the file system: half a reserve above twice the reserve. */
@@ -52,18 +37,10 @@ lacks(struct store *d)
 bool
 disks_cache_is_tight(struct disks *ds)
 {
-    uint8_t all[DISKS_MAX];
-    unsigned n = places_all(ds, all);
     bool tight = false;
 
-    for (unsigned i = 0; i < n; i++) {
-        struct store *d = replica_enter(ds, all[i]);
-
-        if (d == NULL)
-            continue;
-        tight = tight || lacks(d) > 0;
-        replica_leave(ds, all[i]);
-    }
+    for (struct replica_walk w = replica_walk(ds); replica_walk_next(&w);)
+        tight = tight || lacks(w.at->store) > 0;
     return tight;
 }
 
@@ -90,21 +67,14 @@ enum err
 disks_evict(struct disks *ds, const struct store_evict_options *o,
             struct store_evicted *out, struct errbuf *eb)
 {
-    uint8_t all[DISKS_MAX];
-    unsigned n = places_all(ds, all);
     uint64_t cached = disks_cached_bytes(ds);
     enum err rc = ERR_OK;
 
     *out = (struct store_evicted){.coldest = UINT32_MAX};
-    for (unsigned i = 0; i < n; i++) {
-        struct store *d = replica_enter(ds, all[i]);
+    for (struct replica_walk w = replica_walk(ds); replica_walk_next(&w);) {
         struct store_evicted one;
-        enum err last;
+        enum err last = evict_from(w.at->store, o, cached, &one, eb);
 
-        if (d == NULL)
-            continue;
-        last = evict_from(d, o, cached, &one, eb);
-        replica_leave(ds, all[i]);
         if (last != ERR_OK) {
             rc = last; /* the others go on */
             continue;
@@ -126,22 +96,17 @@ disks_evict(struct disks *ds, const struct store_evict_options *o,
 bool
 disks_next_bucket(struct disks *ds, uint64_t after, uint64_t *out)
 {
-    uint8_t all[DISKS_MAX];
-    unsigned n = places_all(ds, all);
     bool found = false;
 
-    for (unsigned i = 0; i < n; i++) {
-        struct store *d = replica_enter(ds, all[i]);
+    for (struct replica_walk w = replica_walk(ds); replica_walk_next(&w);) {
         uint64_t id;
 
-        if (d == NULL)
+        if (store_next_bucket(w.at->store, after + 1, &id, NULL) != ERR_OK ||
+            (found && id >= *out))
             continue;
-        if (store_next_bucket(d, after + 1, &id, NULL) == ERR_OK &&
-            (!found || id < *out)) {
-            *out = id;
-            found = true;
-        }
-        replica_leave(ds, all[i]);
+        assert(id > after);
+        *out = id;
+        found = true;
     }
     return found;
 }
@@ -152,16 +117,13 @@ disks_evict_one(struct disks *ds, uint64_t bucket, struct span key,
 {
     struct store_key k = {.bucket = bucket, .key = key};
     struct store_condition unchanged = {.if_version = true, .version = entry->version};
-    struct store *one = only_disk(ds);
-    unsigned i = one != NULL ? atomic_load(&ds->one_slot) : entry->place.disk;
-    struct store *d = replica_enter(ds, i);
+    struct replica *r = replica_enter(ds, entry->place.disk);
     bool existed;
-    enum err rc;
+    enum err rc = r != NULL
+                      ? store_delete(r->store, &k, STORE_CACHED, &unchanged, &existed, eb)
+                      : err_unreachable(eb);
 
-    if (d == NULL)
-        return unreachable(eb);
-    rc = store_delete(d, &k, STORE_CACHED, &unchanged, &existed, eb);
-    replica_leave(ds, i);
+    replica_leave(r);
     return rc == ERR_PRECONDITION || rc == ERR_NOT_FOUND ? ERR_OK : rc;
 }
 
@@ -169,16 +131,13 @@ enum err
 disks_where(struct disks *ds, const struct entry *entry, struct disks_where *out,
             struct errbuf *eb)
 {
-    struct store *one = only_disk(ds);
-    unsigned i = one != NULL ? atomic_load(&ds->one_slot) : entry->place.disk;
-    struct store *d = replica_enter(ds, i);
+    const struct replica_slot *s = &ds->slots[entry->place.disk];
+    struct replica *r = replica_enter(ds, entry->place.disk);
     enum err rc;
 
-    *out = (struct disks_where){.path = ds->slots[i].path};
-    if (d == NULL)
-        return unreachable(eb);
-    hex_encode(ds->slots[i].id, sizeof ds->slots[i].id, out->id);
-    rc = store_location(d, entry, &out->at, eb);
-    replica_leave(ds, i);
+    *out = (struct disks_where){.path = s->path};
+    hex_encode(s->id, sizeof s->id, out->id);
+    rc = r != NULL ? store_location(r->store, entry, &out->at, eb) : err_unreachable(eb);
+    replica_leave(r);
     return rc;
 }

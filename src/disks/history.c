@@ -82,7 +82,7 @@ typedef bool version_fn(void *arg, const struct entry *entry);
 
 /* All versions that one disk has of the key, the newest first. */
 static enum err
-each_version(struct store *d, const struct store_key *k, version_fn *fn, void *arg,
+each_version(struct replica *d, const struct store_key *k, version_fn *fn, void *arg,
              struct errbuf *eb)
 {
     struct arena *a = arena_new(KIB(16), SCRATCH_MAX);
@@ -95,8 +95,8 @@ each_version(struct store *d, const struct store_key *k, version_fn *fn, void *a
         uint32_t count;
 
         arena_reset(a);
-        rc = store_version_list(d, k->bucket, k->key, !begun, begun ? &after : NULL,
-                                AT_A_TIME, a, &found, &count, &more, eb);
+        rc = replica_version_list(d, k->bucket, k->key, !begun, begun ? &after : NULL,
+                                  AT_A_TIME, a, &found, &count, &more, eb);
         for (uint32_t i = 0; rc == ERR_OK && i < count && more; i++)
             more = span_eq(found[i].key, k->key);
         for (uint32_t i = 0; rc == ERR_OK && i < count; i++) {
@@ -129,8 +129,8 @@ gather_one(void *arg, const struct entry *entry)
 
 /* Adds all versions that one disk has of the key. */
 static enum err
-gather_from(struct store *d, const struct store_key *k, unsigned slot, struct history *h,
-            struct errbuf *eb)
+gather_from(struct replica *d, const struct store_key *k, unsigned slot,
+            struct history *h, struct errbuf *eb)
 {
     struct gathering g = {.history = h, .slot = slot, .least = h->count};
     enum err rc = each_version(d, k, gather_one, &g, eb);
@@ -161,8 +161,8 @@ is_it(void *arg, const struct entry *entry)
 }
 
 enum err
-history_find(struct store *d, const struct store_key *k, const struct content_id *content,
-             struct version *born, struct errbuf *eb)
+history_find(struct replica *d, const struct store_key *k,
+             const struct content_id *content, struct version *born, struct errbuf *eb)
 {
     struct search s = {.content = content, .born = born};
     enum err rc = each_version(d, k, is_it, &s, eb);
@@ -198,12 +198,12 @@ gather(struct disks *ds, const struct disks_key *k, const struct places *p,
     enum err rc = ERR_OK;
 
     for (unsigned i = 0; rc == ERR_OK && i < p->count; i++) {
-        struct store *d = replica_enter(ds, p->at[i]);
+        struct replica *d = replica_enter(ds, p->at[i]);
 
         if (d == NULL)
-            return unreachable(eb);
+            return err_unreachable(eb);
         rc = gather_from(d, &k->at, p->at[i], h, eb);
-        replica_leave(ds, p->at[i]);
+        replica_leave(d);
     }
     for (uint32_t i = 0; rc == ERR_OK && i < h->count; i++)
         h->at[i].ended = version_tombstone_find(ds, k, &h->at[i].entry, &h->at[i].as);
@@ -218,17 +218,14 @@ static enum err
 history_copy_marker(struct disks *ds, const struct disks_key *k,
                     const struct entry *entry, unsigned to, struct errbuf *eb)
 {
-    struct store *d = replica_enter(ds, to);
+    struct replica *d = replica_enter(ds, to);
     struct entry marker = *entry;
-    enum err rc;
+    enum err rc = replica_delete_mark(
+        d, &k->at,
+        (entry->flags & ENTRY_VERSIONED) != 0 ? STORE_VERSIONED : STORE_SUSPENDED, NULL,
+        &entry->version, &marker, eb);
 
-    if (d == NULL)
-        return unreachable(eb);
-    rc = store_delete_mark(d, &k->at,
-                           (entry->flags & ENTRY_VERSIONED) != 0 ? STORE_VERSIONED
-                                                                 : STORE_SUSPENDED,
-                           NULL, &entry->version, &marker, eb);
-    replica_leave(ds, to);
+    replica_leave(d);
     return rc;
 }
 
@@ -243,7 +240,7 @@ bring(struct disks *ds, const struct disks_key *k, struct kept *v, unsigned to,
         return history_copy_marker(ds, k, &v->entry, to, eb);
     (void)err_set(eb, rc, "no other disk has a copy of a version that can be read");
     for (unsigned slot = 0; left != 0 && rc != ERR_OK; slot++, left >>= 1) {
-        struct store *d;
+        struct replica *d;
         struct entry entry;
         struct version born = entry_born(&v->entry);
         bool current;
@@ -251,10 +248,8 @@ bring(struct disks *ds, const struct disks_key *k, struct kept *v, unsigned to,
         if ((left & 1) == 0)
             continue;
         d = replica_enter(ds, slot);
-        rc = d != NULL ? store_version_find(d, &k->at, &born, &entry, &current, eb)
-                       : unreachable(eb);
-        if (d != NULL)
-            replica_leave(ds, slot);
+        rc = replica_version_find(d, &k->at, &born, &entry, &current, eb);
+        replica_leave(d);
         if (rc != ERR_OK)
             continue;
         entry.place.disk = (uint16_t)slot;
@@ -300,13 +295,11 @@ end_all(struct disks *ds, const struct disks_key *k, const struct places *p,
         struct version born = entry_born(&h->at[n].entry);
 
         for (unsigned i = 0; rc == ERR_OK && h->at[n].ended && i < p->count; i++) {
-            struct store *d = replica_enter(ds, p->at[i]);
+            struct replica *d = replica_enter(ds, p->at[i]);
 
-            if (d == NULL)
-                return unreachable(eb);
-            rc = store_version_delete(d, &k->at, &born, NULL, &h->at[n].as, NULL, NULL,
-                                      eb);
-            replica_leave(ds, p->at[i]);
+            rc = replica_version_delete(d, &k->at, &born, NULL, &h->at[n].as, NULL, NULL,
+                                        eb);
+            replica_leave(d);
             done->changed = done->changed || rc == ERR_OK;
             if (rc == ERR_NOT_FOUND)
                 rc = ERR_OK;
@@ -319,12 +312,12 @@ static enum err
 history_remove(struct disks *ds, const struct disks_key *k, unsigned slot,
                struct reconciled *done, struct errbuf *eb)
 {
-    struct store *d = replica_enter(ds, slot);
+    struct replica *d = replica_enter(ds, slot);
     struct history mine = {0};
     enum err rc;
 
     if (d == NULL)
-        return unreachable(eb);
+        return err_unreachable(eb);
     rc = gather_from(d, &k->at, slot, &mine, eb);
     if (mine.count > 0)
         atomic_fetch_add(&ds->removals,
@@ -333,11 +326,11 @@ history_remove(struct disks *ds, const struct disks_key *k, unsigned slot,
         struct version born = entry_born(&mine.at[i].entry);
 
         done->changed = true;
-        rc = store_version_delete(d, &k->at, &born, NULL, NULL, NULL, NULL, eb);
+        rc = replica_version_delete(d, &k->at, &born, NULL, NULL, NULL, NULL, eb);
         if (rc == ERR_NOT_FOUND)
             rc = ERR_OK;
     }
-    replica_leave(ds, slot);
+    replica_leave(d);
     free(mine.at);
     if (rc == ERR_OK && mine.count > 0)
         atomic_fetch_add(&ds->removals, 1);
@@ -371,7 +364,7 @@ history_reconcile(struct disks *ds, const struct disks_key *k, const struct plac
                   struct errbuf *eb)
 {
     struct history h = {0};
-    enum err rc = p->unreachable ? unreachable(eb) : gather(ds, k, p, &h, eb);
+    enum err rc = p->unreachable ? err_unreachable(eb) : gather(ds, k, p, &h, eb);
 
     *early = false;
     for (unsigned i = 0; rc == ERR_OK && i < p->placed; i++)
@@ -420,18 +413,18 @@ newest_before(struct disks *ds, const struct store_key *k, unsigned slot,
               const struct version *before, struct arena *a, struct entry *out,
               struct errbuf *eb)
 {
-    struct store *d = replica_enter(ds, slot);
+    struct replica *d = replica_enter(ds, slot);
     struct store_version *found;
     uint32_t count;
     bool more;
     enum err rc;
 
     if (d == NULL)
-        return unreachable(eb);
+        return err_unreachable(eb);
     arena_reset(a);
-    rc = store_version_list(d, k->bucket, k->key, before == NULL, before, 1, a, &found,
-                            &count, &more, eb);
-    replica_leave(ds, slot);
+    rc = replica_version_list(d, k->bucket, k->key, before == NULL, before, 1, a, &found,
+                              &count, &more, eb);
+    replica_leave(d);
     if (rc != ERR_OK)
         return rc;
     if (count == 0 || !span_eq(found[0].key, k->key))
@@ -499,6 +492,6 @@ history_current(struct disks *ds, const struct disks_key *k, struct entry *out,
     out->flags &= ~ENTRY_PREPARED;
     if (found)
         return ERR_OK;
-    return incomplete ? unreachable(eb)
+    return incomplete ? err_unreachable(eb)
                       : err_set(eb, ERR_NOT_FOUND, "the version was deleted");
 }

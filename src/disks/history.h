@@ -19,7 +19,7 @@ enum err history_copy_to_owner(struct disks *ds, const struct disks_key *k, unsi
 enum err history_current(struct disks *ds, const struct disks_key *k, struct entry *out,
                          struct errbuf *eb) MUST_CHECK;
 /* The birth of the version with this content that one disk has, the current one or not. ERR_NOT_FOUND: it has none. */
-enum err history_find(struct store *d, const struct store_key *k,
+enum err history_find(struct replica *d, const struct store_key *k,
                       const struct content_id *content, struct version *born,
                       struct errbuf *eb) MUST_CHECK;
 /* copy.c: may the power still take back that this version is on slot i? */

@@ -7,11 +7,13 @@
 #include <stdatomic.h>
 
 #include "base/list.h"
+#include "base/mem.h"
 #include "disks/disks.h"
 #include "disks/hedge.h"
 #include "disks/keylock.h"
 #include "disks/membership.h"
 #include "disks/place.h"
+#include "disks/replica.h"
 #include "rt/loop.h"
 #include "rt/sync.h"
 
@@ -32,39 +34,38 @@ enum replica_state {
     REPLICA_REMOVED, /* removed */
 };
 
+/* Fields by who may touch them. */
 struct replica_slot {
     /* Set before it is counted in slot_count, then never changed. */
     uint8_t id[16];
     char *path; /* owned */
     struct place_disk place;
-    struct store *
-        disk; /* owned; NULL: it was not here at the start. Freed when GONE and not busy. */
+    struct disks *disks;
+    /* Its store is owned; NULL: the disk was not here at the start. Closed when REMOVED and no call is inside. */
+    struct replica at;
 
     /* Any loop. */
     _Atomic int state;
-    _Atomic uint64_t busy; /* calls inside it, while there are several disks */
     struct hedge_times times[HEDGE_KINDS]; /* hedge.c */
 
-    struct disks *disks; /* set with the disk */
-
-    /* Keeper. */
+    /* Control loop. */
     uint64_t
-        durable; /* decides of versions of this epoch up to this counter survive a power cut */
+        durable; /* commits of prepared versions of this epoch up to this counter survive a power cut */
     enum replica_state
         in_list; /* the state that the list on disk is to say; `state` follows when it does */
     bool missed; /* out or frozen, and it may hold keys that its order does not say */
     uint64_t
-        went_at; /* out or frozen: the counter of ids then; what was prepared later it did not order. 0: before this start */
+        went_at; /* out or frozen: the counter of ids then; it coordinated no later prepare. 0: before this start */
     bool retiring;     /* removed, and every loop is about to have passed on */
     _Atomic bool gone; /* every loop has */
 };
 
 struct disks {
     /* Any loop. */
-    struct store *_Atomic one; /* there is one disk: nothing else need be looked at */
-    _Atomic uint32_t one_slot;
     _Atomic uint32_t
-        serial; /* another one whenever `one`, a slot's state, or `converged` changes */
+        sole; /* 1 + the slot of the only disk; 0: there are several, or a change is under way */
+    _Atomic uint32_t
+        serial; /* another one whenever `sole`, a slot's state, or `converged` changes */
     _Atomic bool converged; /* every object lies where its order says */
     _Atomic bool
         guarded; /* writes take the lock of their key: objects may be moved meanwhile */
@@ -73,8 +74,8 @@ struct disks {
     _Atomic bool out_diverged; /* a disk that is out is `missed`: anything may be on it */
     _Atomic uint32_t slot_count;
     struct replica_slot slots[DISKS_MAX];
-    struct store_ids ids;            /* lent to every disk */
-    struct block_cache *block_cache; /* lent to every disk */
+    struct store_ids ids;            /* shared with every store */
+    struct block_cache *block_cache; /* owned; shared with every store */
     struct hedge hedge;
 
     /* Who is under way, so that a change of the set can wait for those who began before it. */
@@ -86,9 +87,9 @@ struct disks {
     _Atomic uint32_t generation;
     _Atomic uint64_t
         writers[WRITER_GENERATIONS]; /* open ones, by generation of their begin */
+    /* Calls inside each slot: what entered on this loop less what left on it. Only the sum over all loops means anything. */
     struct {
-        _Atomic uint64_t
-            of_slot[DISKS_MAX]; /* calls begun on this loop while it was `one` */
+        _Atomic uint64_t of_slot[DISKS_MAX];
     } inside[LOOPS_MAX];
     _Atomic uint64_t removals; /* copies that were taken away from a place */
     _Atomic uint32_t pauses;   /* somebody lists, and wants none of that for a moment */
@@ -125,50 +126,26 @@ struct disks_writer {
     unsigned placed;     /* disks it should go to */
     unsigned count;      /* disks it goes to, all entered */
     unsigned least;      /* with so many it is taken */
-    struct store_writer
+    struct replica_writer
         *to[DISKS_COPIES_MAX]; /* owned; the owner's first; NULL: it failed */
     uint8_t slot[DISKS_COPIES_MAX];
     struct disks_key key; /* spans in `names` */
     char names[];
 };
 
-/* Of this loop only: nobody else writes there. */
-static inline void
-loop_count(_Atomic uint64_t *count, int more)
+/* The slot of the only disk. False: there are several, or there is a change of the set under way. */
+static inline bool
+sole_slot(const struct disks *ds, unsigned *out)
 {
-    atomic_store_explicit(count,
-                          atomic_load_explicit(count, memory_order_relaxed) +
-                              (uint64_t)(int64_t)more,
-                          memory_order_release);
-}
+    uint32_t sole = atomic_load_explicit(&ds->sole, memory_order_acquire);
 
-/* The only disk, or NULL when there are several. */
-static inline struct store *
-only_disk(struct disks *ds)
-{
-    return atomic_load_explicit(&ds->one, memory_order_acquire);
+    *out = sole > 0 ? sole - 1 : 0;
+    return sole > 0;
 }
-
-/* The only disk, which stays until one_leave(*counted). NULL: there are several. Two plain additions of this loop. */
-static inline struct store *
-one_enter(struct disks *ds, _Atomic uint64_t **counted)
+static inline bool
+is_sole(const struct disks *ds)
 {
-    struct store *d = only_disk(ds);
-
-    if (d == NULL)
-        return NULL;
-    *counted = &ds->inside[rt_loop_index()]
-                    .of_slot[atomic_load_explicit(&ds->one_slot, memory_order_relaxed)];
-    loop_count(*counted, 1);
-    if (only_disk(ds) == d)
-        return d;
-    loop_count(*counted, -1); /* just now there came another one */
-    return NULL;
-}
-static inline void
-one_leave(_Atomic uint64_t *counted)
-{
-    loop_count(counted, -1);
+    return atomic_load_explicit(&ds->sole, memory_order_acquire) > 0;
 }
 
 static inline enum replica_state
@@ -194,13 +171,37 @@ bool any_replica_unreachable(struct disks *ds);
 /* All that answer, those that lose objects before those that gain them. */
 unsigned places_all(struct disks *ds, uint8_t out[DISKS_MAX]);
 
-/* The slot's disk, which stays until replica_leave(); NULL: it has gone, or is out. */
-struct store *replica_enter(struct disks *ds, unsigned i);
-/* It was drained, or given up, and removed: what it had is not missed, also by those who were about to ask it. */
+/* The replica of slot i, which stays open until replica_leave(); NULL: it is out of service or removed. Two plain additions of
+ * this loop. Not on threads that are no loop. */
+struct replica *replica_enter(struct disks *ds, unsigned i);
+/* On any loop, not only that of replica_enter(). NULL is fine. */
+void replica_leave(struct replica *r);
+/* The slot of a replica. */
+static inline unsigned
+replica_slot_of(const struct replica *r)
+{
+    const struct replica_slot *s = CONTAINER_OF(r, const struct replica_slot, at);
+
+    return (unsigned)(s - s->disks->slots);
+}
+/* The disk was drained or given up, then removed: what it had is not missed, also by calls that were about to ask it. */
 bool replica_is_removed(struct disks *ds, unsigned i);
-void replica_leave(struct disks *ds, unsigned i);
-/* ERR_UNAVAILABLE, with a sentence. */
-enum err unreachable(struct errbuf *eb);
+/* Calls inside slot i. Exact once it can no longer be entered and every loop has passed on. */
+uint64_t replica_inside(struct disks *ds, unsigned i);
+
+/* Each replica that answers, those that lose objects before those that gain them:
+ *     for (struct replica_walk w = replica_walk(ds); replica_walk_next(&w);) ... w.at, w.slot
+ * A walk that is left early is ended by replica_walk_end(). */
+struct replica_walk {
+    struct disks *ds;
+    struct replica *at; /* entered; NULL before the first and after the last */
+    unsigned slot;
+    unsigned next, count;
+    uint8_t all[DISKS_MAX];
+};
+struct replica_walk replica_walk(struct disks *ds);
+bool replica_walk_next(struct replica_walk *w);
+void replica_walk_end(struct replica_walk *w);
 
 /* Below, above or 0, as memcmp(). */
 static inline int
@@ -210,6 +211,17 @@ version_order(const struct version *a, const struct version *b)
         return a->epoch < b->epoch ? -1 : 1;
     return (a->counter > b->counter) - (a->counter < b->counter);
 }
+
+/* A change of one key: begun, and with the key's lock where objects may be moved (`guarded`). */
+struct key_change {
+    struct disks *ds;
+    uint64_t hash; /* of the key, when `locked` */
+    uint32_t phase;
+    bool locked;
+};
+/* The caller ends it on the same fiber. May switch. */
+struct key_change key_change_begin(struct disks *ds, const struct disks_key *k);
+void key_change_end(struct key_change *c);
 
 /* Around each change of an object. *phase goes back to change_end(). Does not wait. */
 bool change_begin(struct disks *ds,
@@ -252,8 +264,29 @@ set_changed(struct disks *ds)
 
 /* ---- list.c ---- */
 
+/* One page of each replica, merged in order; what several have is given out once. */
+struct pages;
+/* Of items of `size` bytes; `cmp` as for qsort(). In the arena; NULL: it is full. */
+struct pages *pages_new(struct arena *a, size_t size,
+                        int (*cmp)(const void *a, const void *b));
+void pages_add(struct pages *p, const void *items, uint32_t count, bool more);
+/* False: no item is left, or a page has ended behind which its replica has more. */
+bool pages_next(struct pages *p, void *out);
+/* Is there anything behind what was given out? */
+bool pages_left(const struct pages *p);
+
 /* With so many disks out of service, may every copy of something be out? */
 bool listing_incomplete(struct disks *ds, unsigned copies);
+
+/* Keeps the first error of several: *first and the text in `eb` (NULL is fine). */
+void note_first(enum err one, const struct errbuf *why, enum err *first,
+                struct errbuf *eb);
+
+/* ---- copy.c ---- */
+
+/* What slot `slot` has of a cached key is dropped; ERR_OK too where there is nothing, or the slot is out of service. */
+enum err cached_drop(struct disks *ds, const struct disks_key *k, unsigned slot,
+                     bool *dropped, struct errbuf *eb) MUST_CHECK;
 
 /* ---- read.c ---- */
 

@@ -1,4 +1,5 @@
 /* Listings: what every disk has, merged in byte order, each key once. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +15,7 @@
 
 /* What one disk has of a listing. */
 struct source {
-    struct store *disk; /* entered */
+    struct replica *from; /* entered */
     uint8_t slot;
     struct arena *arena; /* owned; one page */
     struct store_entry *entries;
@@ -41,8 +42,8 @@ refill(struct merge *m, struct source *s, struct span after, bool inclusive,
     memcpy(last, after.at, after.len);
     arena_reset(s->arena);
     s->at = s->count = 0;
-    return store_list_any(s->disk, m->bucket, (struct span){last, after.len}, inclusive,
-                          m->page, s->arena, &s->entries, &s->count, &s->more, eb);
+    return replica_list_any(s->from, m->bucket, (struct span){last, after.len}, inclusive,
+                            m->page, s->arena, &s->entries, &s->count, &s->more, eb);
 }
 
 /* The first page of each. Those that lose objects first: what is on its way is there before it is gone here. */
@@ -57,8 +58,8 @@ merge_begin(struct merge *m, struct span after, bool inclusive, struct errbuf *e
     for (unsigned i = 0; i < n && rc == ERR_OK; i++) {
         struct source *s = &m->sources[m->count];
 
-        s->disk = replica_enter(m->ds, all[i]);
-        if (s->disk == NULL)
+        s->from = replica_enter(m->ds, all[i]);
+        if (s->from == NULL)
             continue;
         s->slot = all[i];
         s->arena = arena_new(KIB(16), SCRATCH_BYTES);
@@ -73,7 +74,7 @@ merge_end(struct merge *m)
 {
     for (unsigned i = 0; i < m->count; i++) {
         arena_free(&m->sources[i].arena);
-        replica_leave(m->ds, m->sources[i].slot);
+        replica_leave(m->sources[i].from);
     }
     free(m->sources);
 }
@@ -186,6 +187,81 @@ list_merged(struct disks *ds, uint64_t bucket, struct span after, bool inclusive
     return rc == ERR_NOT_FOUND ? ERR_OK : rc;
 }
 
+/* ---- pages ---- */
+
+struct pages {
+    size_t size;
+    int (*cmp)(const void *a, const void *b);
+    unsigned sources;
+    const char *at[DISKS_MAX];
+    uint32_t next[DISKS_MAX], count[DISKS_MAX];
+    bool more[DISKS_MAX];
+};
+
+struct pages *
+pages_new(struct arena *a, size_t size, int (*cmp)(const void *a, const void *b))
+{
+    struct pages *p = arena_try(a, sizeof *p);
+
+    if (p == NULL)
+        return NULL;
+    p->size = size;
+    p->cmp = cmp;
+    p->sources = 0;
+    return p;
+}
+
+void
+pages_add(struct pages *p, const void *items, uint32_t count, bool more)
+{
+    unsigned i = p->sources++;
+
+    assert(i < DISKS_MAX);
+    p->at[i] = items;
+    p->next[i] = 0;
+    p->count[i] = count;
+    p->more[i] = more;
+}
+
+static const void *
+page_item(const struct pages *p, unsigned i)
+{
+    assert(p->next[i] < p->count[i]);
+    return p->at[i] + p->next[i] * p->size;
+}
+
+bool
+pages_next(struct pages *p, void *out)
+{
+    const void *first = NULL;
+
+    for (unsigned i = 0; i < p->sources; i++) {
+        if (p->next[i] == p->count[i] && p->more[i])
+            return false;
+        if (p->next[i] < p->count[i] &&
+            (first == NULL || p->cmp(page_item(p, i), first) < 0))
+            first = page_item(p, i);
+    }
+    if (first == NULL)
+        return false;
+    memcpy(out, first, p->size);
+    for (unsigned i = 0; i < p->sources; i++)
+        if (p->next[i] < p->count[i] && p->cmp(page_item(p, i), out) == 0)
+            p->next[i]++;
+    return true;
+}
+
+bool
+pages_left(const struct pages *p)
+{
+    for (unsigned i = 0; i < p->sources; i++)
+        if (p->next[i] < p->count[i] || p->more[i])
+            return true;
+    return false;
+}
+
+/* ---- objects ---- */
+
 bool
 listing_incomplete(struct disks *ds, unsigned copies)
 {
@@ -207,7 +283,7 @@ list_many(struct disks *ds, uint64_t bucket, unsigned copies, struct span after,
     *count = 0;
     *more = false;
     if (listing_incomplete(ds, copies))
-        return unreachable(eb);
+        return err_unreachable(eb);
     *out = arena_try(a, (max + 1) * sizeof **out);
     if (*out == NULL)
         return err_set(eb, ERR_BUSY, "no memory for a page of %u keys", max);
@@ -226,7 +302,22 @@ list_many(struct disks *ds, uint64_t bucket, unsigned copies, struct span after,
         atomic_fetch_sub(&ds->pauses, 1);
     if (rc == ERR_OK &&
         listing_incomplete(ds, copies)) /* one has left before it was asked */
-        rc = unreachable(eb);
+        rc = err_unreachable(eb);
+    return rc;
+}
+
+/* A sole replica needs no merge: its own page is the answer. */
+static enum err
+list_sole(struct disks *ds, unsigned slot, uint64_t bucket, struct span after,
+          bool inclusive, uint32_t max, struct arena *a, struct store_entry **out,
+          uint32_t *count, bool *more, struct errbuf *eb)
+{
+    struct replica *r = replica_enter(ds, slot);
+    enum err rc = replica_list(r, bucket, after, inclusive, max, a, out, count, more, eb);
+
+    replica_leave(r);
+    for (uint32_t i = 0; rc == ERR_OK && i < *count; i++)
+        (*out)[i].entry.place.disk = (uint16_t)slot;
     return rc;
 }
 
@@ -235,49 +326,34 @@ disks_list(struct disks *ds, uint64_t bucket, unsigned copies, struct span after
            bool inclusive, uint32_t max, struct arena *a, struct store_entry **out,
            uint32_t *count, bool *more, struct errbuf *eb)
 {
-    _Atomic uint64_t *counted;
-    struct store *d = one_enter(ds, &counted);
-    enum err rc;
+    unsigned slot;
 
-    if (d == NULL)
-        return list_many(ds, bucket, copies, after, inclusive, max, a, out, count, more,
-                         eb);
-    rc = store_list(d, bucket, after, inclusive, max, a, out, count, more, eb);
-    one_leave(counted);
-    return rc;
+    return sole_slot(ds, &slot) ? list_sole(ds, slot, bucket, after, inclusive, max, a,
+                                            out, count, more, eb)
+                                : list_many(ds, bucket, copies, after, inclusive, max, a,
+                                            out, count, more, eb);
 }
 
 enum err
 disks_bucket_empty(struct disks *ds, uint64_t bucket, unsigned copies, bool *empty,
                    struct errbuf *eb)
 {
-    _Atomic uint64_t *counted;
-    struct store *d = one_enter(ds, &counted);
-    uint8_t all[DISKS_MAX];
-    unsigned n;
+    struct replica_walk w;
 
-    if (d != NULL) {
-        enum err rc = store_bucket_empty(d, bucket, empty, eb);
-
-        one_leave(counted);
-        return rc;
-    }
     *empty = true;
     if (listing_incomplete(ds, copies))
-        return unreachable(eb);
-    n = places_all(ds, all);
+        return err_unreachable(eb);
+    w = replica_walk(ds);
     POINT(PLACES_CHOSEN);
-    for (unsigned i = 0; i < n && *empty; i++) {
-        enum err rc;
+    while (*empty && replica_walk_next(&w)) {
+        enum err rc = replica_bucket_empty(w.at, bucket, empty, eb);
 
-        d = replica_enter(ds, all[i]);
-        if (d == NULL)
-            continue;
-        rc = store_bucket_empty(d, bucket, empty, eb);
-        replica_leave(ds, all[i]);
-        if (rc != ERR_OK)
+        if (rc != ERR_OK) {
+            replica_walk_end(&w);
             return rc;
+        }
     }
+    replica_walk_end(&w);
     /* One has left before it was asked. */
-    return *empty && listing_incomplete(ds, copies) ? unreachable(eb) : ERR_OK;
+    return *empty && listing_incomplete(ds, copies) ? err_unreachable(eb) : ERR_OK;
 }

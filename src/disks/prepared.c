@@ -31,11 +31,11 @@ bucket_of(struct disks *ds, uint64_t id, struct disks_bucket *out)
 struct ending {
     struct disks *ds;
     const struct store_prepared *what;
-    unsigned slot;    /* where it is prepared */
-    struct store *on; /* the disk of that slot */
-    uint64_t going;   /* bits of slots that are about to be removed */
-    bool known;       /* its bucket is; else `key` has no birth name */
-    bool leftover;    /* of a start before this one */
+    unsigned slot;      /* where it is prepared */
+    struct replica *on; /* the disk of that slot */
+    uint64_t going;     /* bits of slots that are about to be removed */
+    bool known;         /* its bucket is; else `key` has no birth name */
+    bool leftover;      /* of a start before this one */
     struct disks_key key;
     struct disks_bucket bucket; /* owned */
 };
@@ -46,7 +46,7 @@ ending_of(struct disks *ds, unsigned slot, const struct store_prepared *u)
     struct ending e = {.ds = ds,
                        .what = u,
                        .slot = slot,
-                       .on = ds->slots[slot].disk,
+                       .on = &ds->slots[slot].at,
                        .leftover = u->prepared.epoch < ds->control.o.epoch,
                        .key.at = {.bucket = u->bucket, .key = u->key}};
 
@@ -100,12 +100,12 @@ struct said {
 
 /* The version with this content that one disk has, the current one or not. */
 static enum err
-version_with(struct store *d, const struct ending *e, struct version *born,
+version_with(struct replica *d, const struct ending *e, struct version *born,
              struct errbuf *eb)
 {
     const struct content_id *content = &e->what->content;
     struct entry entry;
-    enum err rc = store_lookup_any(d, &e->key.at, &entry, eb);
+    enum err rc = replica_lookup_any(d, &e->key.at, &entry, eb);
 
     if (rc != ERR_OK)
         return rc;
@@ -122,12 +122,11 @@ prepared_ask_one(const struct ending *e, unsigned slot, struct said *out,
                  struct errbuf *eb)
 {
     struct errbuf why = {{0}};
-    struct store *d =
+    struct replica *d =
         (prepared_unreachable >> slot & 1) == 0 ? replica_enter(e->ds, slot) : NULL;
-    enum err rc = d != NULL ? version_with(d, e, &out->as, &why) : unreachable(&why);
+    enum err rc = d != NULL ? version_with(d, e, &out->as, &why) : err_unreachable(&why);
 
-    if (d != NULL)
-        replica_leave(e->ds, slot);
+    replica_leave(d);
     out->decided = rc == ERR_OK;
     out->no |= (uint64_t)(rc == ERR_NOT_FOUND) << slot;
     if (rc == ERR_OK || rc == ERR_NOT_FOUND)
@@ -171,8 +170,8 @@ resolve_prepared(const struct ending *e, bool *decided, struct errbuf *eb)
     *decided = said.decided || coordinator_is_out(e, said.no) ||
                ((said.away | said.dumb) & e->going) != 0;
     if (*decided) {
-        rc = store_commit_prepared(e->on, &e->key.at, &u->content,
-                                   said.decided ? &said.as : &u->prepared, eb);
+        rc = replica_commit_prepared(e->on, &e->key.at, &u->content,
+                                     said.decided ? &said.as : &u->prepared, eb);
         *decided = rc == ERR_OK;
         return rc;
     }
@@ -181,7 +180,7 @@ resolve_prepared(const struct ending *e, bool *decided, struct errbuf *eb)
         return said.rc;
     }
     return said.away == 0 && replica_state(&e->ds->slots[e->slot]) != REPLICA_FROZEN
-               ? store_abort_prepared(e->on, &e->key.at, &u->content, eb)
+               ? replica_abort_prepared(e->on, &e->key.at, &u->content, eb)
                : ERR_OK;
 }
 
@@ -208,7 +207,7 @@ still_prepared(const struct ending *e, bool *is, struct errbuf *eb)
 
     for (unsigned i = sizeof before.bytes; i-- > 0 && before.bytes[i]-- == 0;)
         ;
-    rc = store_prepared(e->on, &before, 1, a, &found, &count, &more, eb);
+    rc = replica_prepared(e->on, &before, 1, a, &found, &count, &more, eb);
     *is = rc == ERR_OK && count > 0 &&
           memcmp(&found->content, &e->what->content, sizeof before) == 0;
     arena_free(&a);
@@ -231,7 +230,7 @@ resolve_orphan(struct ending *e, struct errbuf *eb)
     if (is)
         rc = resolve_prepared(e, &decided, eb);
     if (decided)
-        rc = store_flush(e->on, eb); /* is_durable() takes it for that */
+        rc = replica_flush(e->on, eb); /* is_durable() takes it for that */
     keylock_release(e->ds->keylocks, hash);
     return rc;
 }
@@ -239,16 +238,6 @@ resolve_orphan(struct ending *e, struct errbuf *eb)
 /* ---- all of them ---- */
 
 typedef enum err ending_fn(struct ending *e, struct errbuf *eb);
-
-/* The first error is the one that is told. */
-static void
-note(enum err one, const struct errbuf *why, enum err *first, struct errbuf *eb)
-{
-    if (one == ERR_OK || *first != ERR_OK)
-        return;
-    *first = one;
-    *eb = *why;
-}
 
 /* One that fails does not stop the others. Not those that were prepared since it began: under load they do not end. */
 static enum err
@@ -269,13 +258,13 @@ each_on(struct disks *ds, unsigned slot, uint64_t going, ending_fn *end,
         enum err rc;
 
         if (ds->rebalancer->stopping) {
-            note(ERR_CANCELLED, &(struct errbuf){"the node stops"}, &first, eb);
+            note_first(ERR_CANCELLED, &(struct errbuf){"the node stops"}, &first, eb);
             break;
         }
         arena_reset(a);
-        rc = store_prepared(ds->slots[slot].disk, after, PREPARED_PAGE, a, &found, &count,
-                            &more, &why);
-        note(rc, &why, &first, eb);
+        rc = replica_prepared(&ds->slots[slot].at, after, PREPARED_PAGE, a, &found,
+                              &count, &more, &why);
+        note_first(rc, &why, &first, eb);
         if (rc != ERR_OK || count == 0)
             break;
         for (uint32_t i = 0; i < count; i++) {
@@ -286,7 +275,7 @@ each_on(struct disks *ds, unsigned slot, uint64_t going, ending_fn *end,
             old = true;
             e = ending_of(ds, slot, &found[i]);
             e.going = going;
-            note(end(&e, &why), &why, &first, eb);
+            note_first(end(&e, &why), &why, &first, eb);
             disks_bucket_fini(&e.bucket);
         }
         last = found[count - 1].content;
@@ -301,19 +290,15 @@ each_on(struct disks *ds, unsigned slot, uint64_t going, ending_fn *end,
 static enum err
 each_everywhere(struct disks *ds, uint64_t going, ending_fn *end, struct errbuf *eb)
 {
-    uint8_t all[DISKS_MAX];
-    unsigned n = places_all(ds, all);
     enum err rc = ERR_OK;
 
-    for (unsigned i = 0; i < n; i++) {
+    for (struct replica_walk w = replica_walk(ds); replica_walk_next(&w);) {
         struct errbuf why = {{0}};
-        bool skip = (going >> all[i] & 1) != 0 ||
-                    (going == 0 && replica_state(&ds->slots[all[i]]) == REPLICA_FROZEN);
+        bool skip = (going >> w.slot & 1) != 0 ||
+                    (going == 0 && replica_state(&ds->slots[w.slot]) == REPLICA_FROZEN);
 
-        if (skip || replica_enter(ds, all[i]) == NULL)
-            continue;
-        note(each_on(ds, all[i], going, end, &why), &why, &rc, eb);
-        replica_leave(ds, all[i]);
+        if (!skip)
+            note_first(each_on(ds, w.slot, going, end, &why), &why, &rc, eb);
     }
     return rc;
 }
@@ -354,11 +339,10 @@ prepared_flush(struct disks *ds, struct errbuf *eb)
 
     for (unsigned i = 0; i < n; i++) {
         bool frozen = replica_state(&ds->slots[all[i]]) == REPLICA_FROZEN;
-        struct store *d = !frozen ? replica_enter(ds, all[i]) : NULL;
-        enum err rc = d != NULL ? store_flush(d, eb) : ERR_OK;
+        struct replica *d = !frozen ? replica_enter(ds, all[i]) : NULL;
+        enum err rc = d != NULL ? replica_flush(d, eb) : ERR_OK;
 
-        if (d != NULL)
-            replica_leave(ds, all[i]);
+        replica_leave(d);
         if (rc != ERR_OK)
             return rc;
     }

@@ -28,14 +28,12 @@ lookup_ask_all(struct disks *ds, const struct disks_key *k, const struct places 
     bool found = false, incomplete = p->unreachable, prepared = false;
 
     for (unsigned i = 0; i < p->count; i++) {
-        struct store *d = replica_enter(ds, p->at[i]);
+        struct replica *d = replica_enter(ds, p->at[i]);
         struct entry entry;
-        enum err rc =
-            d != NULL ? store_lookup_any(d, &k->at, &entry, eb) : ERR_UNAVAILABLE;
+        enum err rc = replica_lookup_any(d, &k->at, &entry, eb);
 
-        if (d != NULL)
-            replica_leave(ds, p->at[i]);
-        else if (replica_is_removed(ds, p->at[i]))
+        replica_leave(d);
+        if (d == NULL && replica_is_removed(ds, p->at[i]))
             continue;
         if (rc != ERR_OK && rc != ERR_NOT_FOUND) {
             incomplete = true;
@@ -52,10 +50,10 @@ lookup_ask_all(struct disks *ds, const struct disks_key *k, const struct places 
     }
     /* Who ordered that write is not here to say what became of it: it will be decided in a moment (prepared.c). */
     if (prepared && incomplete)
-        return unreachable(eb);
+        return err_unreachable(eb);
     if (found)
         return ERR_OK;
-    return incomplete ? unreachable(eb)
+    return incomplete ? err_unreachable(eb)
                       : err_set(eb, ERR_NOT_FOUND, "there is no such object");
 }
 
@@ -121,13 +119,11 @@ places_of_change(struct disks *ds, const struct disks_key *k, bool guarded,
     if (!guarded)
         return;
     for (unsigned i = 0; i < out->count; i++) {
-        struct store *d = replica_enter(ds, out->at[i]);
+        struct replica *d = replica_enter(ds, out->at[i]);
         struct entry entry;
-        enum err rc =
-            d != NULL ? store_lookup_any(d, &k->at, &entry, NULL) : ERR_UNAVAILABLE;
+        enum err rc = replica_lookup_any(d, &k->at, &entry, NULL);
 
-        if (d != NULL)
-            replica_leave(ds, out->at[i]);
+        replica_leave(d);
         if (rc == ERR_OK && (entry.flags & ENTRY_HISTORY) != 0 &&
             replica_state(&ds->slots[out->at[i]]) != REPLICA_FROZEN)
             with[with_count++] = out->at[i];
@@ -142,47 +138,42 @@ places_of_change(struct disks *ds, const struct disks_key *k, bool guarded,
     out->count = MAX(with_count, out->placed);
 }
 
+/* What the key's owner says. ERR_UNAVAILABLE: somebody else has to be asked too. */
 static enum err
-lookup_many(struct disks *ds, const struct disks_key *k, struct entry *out,
-            struct errbuf *eb)
+lookup_at_owner(struct disks *ds, const struct disks_key *k, struct entry *out,
+                struct errbuf *eb)
 {
-    enum err rc = ERR_UNAVAILABLE;
+    struct places p;
+    struct replica *owner;
+    enum err rc;
 
-    if (atomic_load_explicit(&ds->converged, memory_order_acquire)) {
-        struct places p;
-        struct store *d;
-
-        places_of(ds, k, &p);
-        d = p.count > 0 ? replica_enter(ds, p.at[0]) : NULL;
-        if (d != NULL) {
-            rc = store_lookup(d, &k->at, out, eb);
-            replica_leave(ds, p.at[0]);
-            out->place.disk = p.at[0];
-            out->flags &= ~ENTRY_PREPARED;
-        }
-        if (rc == ERR_NOT_FOUND && p.unreachable)
-            return unreachable(eb);
-        if (rc == ERR_OK || rc == ERR_NOT_FOUND)
-            return rc;
+    places_of(ds, k, &p);
+    owner = p.count > 0 ? replica_enter(ds, p.at[0]) : NULL;
+    rc = replica_lookup(owner, &k->at, out, eb);
+    replica_leave(owner);
+    if (rc == ERR_OK) {
+        out->place.disk = p.at[0];
+        out->flags &= ~ENTRY_PREPARED;
     }
-    rc = lookup_all(ds, k, out, eb);
-    if (rc == ERR_OK && (out->flags & ENTRY_TOMBSTONE) != 0)
-        return err_set(eb, ERR_NOT_FOUND, "the object was deleted");
-    return rc;
+    if (rc == ERR_OK || (rc == ERR_NOT_FOUND && !p.unreachable) || is_sole(ds))
+        return rc; /* a sole replica's error is the answer: there is no other one to ask */
+    return rc == ERR_NOT_FOUND ? err_unreachable(eb) : ERR_UNAVAILABLE;
 }
 
 enum err
 disks_lookup(struct disks *ds, const struct disks_key *k, struct entry *out,
              struct errbuf *eb)
 {
-    _Atomic uint64_t *counted;
-    struct store *d = one_enter(ds, &counted);
-    enum err rc;
+    enum err rc = ERR_UNAVAILABLE;
 
-    if (d == NULL)
-        return lookup_many(ds, k, out, eb);
-    rc = store_lookup(d, &k->at, out, eb);
-    one_leave(counted);
+    if (atomic_load_explicit(&ds->converged, memory_order_acquire)) {
+        rc = lookup_at_owner(ds, k, out, eb);
+        if (rc == ERR_OK || rc == ERR_NOT_FOUND || is_sole(ds))
+            return rc;
+    }
+    rc = lookup_all(ds, k, out, eb);
+    if (rc == ERR_OK && (out->flags & ENTRY_TOMBSTONE) != 0)
+        return err_set(eb, ERR_NOT_FOUND, "the object was deleted");
     return rc;
 }
 
@@ -199,17 +190,17 @@ other_copy(struct disks *ds, const struct disks_key *k, const struct entry *entr
 
     places_of(ds, k, &p);
     for (unsigned i = 0; i < p.count; i++) {
-        struct store *d;
+        struct replica *d;
         enum err rc;
 
         if ((tried >> p.at[i] & 1) != 0 || (d = replica_enter(ds, p.at[i])) == NULL)
             continue;
-        rc = (entry->flags & ENTRY_HISTORY) == 0 ? store_lookup(d, &k->at, out, NULL)
+        rc = (entry->flags & ENTRY_HISTORY) == 0 ? replica_lookup(d, &k->at, out, NULL)
                                                  : ERR_NOT_FOUND;
         if (rc != ERR_OK ||
             !same_content(entry, out)) /* an older one: written before versioning, too */
-            rc = store_version_find(d, &k->at, &born, out, &current, NULL);
-        replica_leave(ds, p.at[i]);
+            rc = replica_version_find(d, &k->at, &born, out, &current, NULL);
+        replica_leave(d);
         out->place.disk = p.at[i];
         out->flags &= ~ENTRY_PREPARED;
         if (rc == ERR_OK && same_content(entry, out))
@@ -229,15 +220,15 @@ static bool
 is_slow(struct disks *ds, unsigned i, enum hedge_kind kind)
 {
     struct store_health h;
-    struct store *d;
+    struct replica *d;
 
     if (hedge_avoids(ds, i, kind))
         return true;
     d = replica_enter(ds, i);
     if (d == NULL)
         return true;
-    store_health(d, &h);
-    replica_leave(ds, i);
+    store_health(d->store, &h);
+    replica_leave(d);
     return h.state == STORE_SLOW;
 }
 
@@ -255,39 +246,69 @@ choose_copy(struct disks *ds, const struct disks_key *k, const struct entry *ent
     return *entry;
 }
 
+/* A read that another copy may overtake (`hurry`): its deadline, and how long it takes. On a sole replica neither matters. */
+struct timed {
+    struct disks *ds;
+    unsigned slot;
+    enum hedge_kind kind;
+    struct deadline late;
+    uint64_t begun; /* 0: not measured */
+    struct rt_scope scope;
+};
+
+static void
+timed_begin(struct timed *t, struct disks *ds, unsigned slot, enum hedge_kind kind,
+            bool hurry, bool again)
+{
+    t->begun = 0;
+    if (is_sole(ds))
+        return;
+    t->ds = ds;
+    t->slot = slot;
+    t->kind = kind;
+    t->late = hurry ? hedge_begin(ds, kind, again) : DEADLINE_NEVER;
+    t->begun = rt_now_ns();
+    rt_scope_begin(&t->scope, t->late);
+}
+
+/* `counts`: the time says something about the disk. */
+static void
+timed_end(struct timed *t, enum err rc, bool counts)
+{
+    if (t->begun == 0)
+        return;
+    rt_scope_end(&t->scope);
+    if (rc == ERR_TIMEOUT && deadline_passed(t->late))
+        hedge_late(t->ds, t->slot, t->kind, rt_now_ns() - t->begun);
+    if (rc == ERR_OK && counts)
+        hedge_took(t->ds, t->slot, t->kind, rt_now_ns() - t->begun);
+}
+
 /* One copy's metadata, for as long as there may be a better one. */
 static enum err
 meta_from_copy(struct disks *ds, const struct disks_key *k, const struct entry *at,
                bool hurry, bool again, struct arena *a, struct object_meta *out,
                struct errbuf *eb)
 {
-    struct store *d = replica_enter(ds, at->place.disk);
-    struct deadline late = hurry ? hedge_begin(ds, HEDGE_SMALL, again) : DEADLINE_NEVER;
-    uint64_t begun = rt_now_ns();
-    struct rt_scope scope;
+    struct replica *r = replica_enter(ds, at->place.disk);
+    struct timed t;
     enum err rc;
 
-    if (d == NULL)
-        return unreachable(eb);
-    rt_scope_begin(&scope, late);
-    rc = store_meta(d, &k->at, at, a, out, eb);
-    rt_scope_end(&scope);
-    replica_leave(ds, at->place.disk);
-    if (rc == ERR_TIMEOUT && deadline_passed(late))
-        hedge_late(ds, at->place.disk, HEDGE_SMALL, rt_now_ns() - begun);
-    if (rc == ERR_OK)
-        hedge_took(ds, at->place.disk, HEDGE_SMALL, rt_now_ns() - begun);
+    timed_begin(&t, ds, at->place.disk, HEDGE_SMALL, hurry, again);
+    rc = replica_meta(r, &k->at, at, a, out, eb);
+    timed_end(&t, rc, true);
+    replica_leave(r);
     return rc;
 }
 
-static enum err
-meta_many(struct disks *ds, const struct disks_key *k, const struct entry *entry,
-          struct arena *a, struct object_meta *out, struct errbuf *eb)
+enum err
+disks_meta(struct disks *ds, const struct disks_key *k, const struct entry *entry,
+           struct arena *a, struct object_meta *out, struct errbuf *eb)
 {
     struct entry at = choose_copy(ds, k, entry, HEDGE_SMALL);
     bool hurry = k->copies > 1;
     uint64_t tried = 0, slow = 0; /* slow: bits of disks that did not answer in a hurry */
-    struct errbuf first = {{0}};
+    struct errbuf first;          /* set with first_rc */
     enum err first_rc = ERR_OK;
 
     for (;;) {
@@ -318,44 +339,34 @@ meta_many(struct disks *ds, const struct disks_key *k, const struct entry *entry
     }
 }
 
-enum err
-disks_meta(struct disks *ds, const struct disks_key *k, const struct entry *entry,
-           struct arena *a, struct object_meta *out, struct errbuf *eb)
-{
-    _Atomic uint64_t *counted;
-    struct store *d = one_enter(ds, &counted);
-    enum err rc;
-
-    if (d == NULL)
-        return meta_many(ds, k, entry, a, out, eb);
-    rc = store_meta(d, &k->at, entry, a, out, eb);
-    one_leave(counted);
-    return rc;
-}
-
 /* ---- reading ---- */
 
 static void
 leave_copy(struct disks_reader *r)
 {
+    assert((r->from == NULL) == (r->copy == NULL));
     if (r->from == NULL)
         return;
-    store_read_end(&r->from);
-    replica_leave(r->disks, r->entry.place.disk);
+    r->copy->ops->read_end(&r->from);
+    replica_leave(r->copy);
+    r->copy = NULL;
 }
 
 static enum err
 open_copy(struct disks_reader *r, struct errbuf *eb)
 {
-    struct store *d = replica_enter(r->disks, r->entry.place.disk);
+    struct replica *copy = replica_enter(r->disks, r->entry.place.disk);
     enum err rc;
 
-    if (d == NULL)
-        return unreachable(eb);
-    rc = store_read_begin(d, &r->key.at, &r->entry, r->at, r->left, &r->from, eb);
+    assert(r->from == NULL);
+    if (copy == NULL)
+        return err_unreachable(eb);
+    rc = copy->ops->read_begin(copy, &r->key.at, &r->entry, r->at, r->left, &r->from, eb);
     r->fresh = true;
-    if (rc != ERR_OK)
-        replica_leave(r->disks, r->entry.place.disk);
+    if (rc == ERR_OK)
+        r->copy = copy;
+    else
+        replica_leave(copy);
     return rc;
 }
 
@@ -378,10 +389,9 @@ read_around(struct disks_reader *r, enum err why)
     }
 }
 
-static enum err
-reader_begin_many(struct disks *ds, const struct disks_key *k, const struct entry *entry,
-                  uint64_t offset, uint64_t len, struct disks_reader *r,
-                  struct errbuf *eb)
+enum err
+disks_read_begin(struct disks *ds, const struct disks_key *k, const struct entry *entry,
+                 uint64_t offset, uint64_t len, struct disks_reader *r, struct errbuf *eb)
 {
     enum err rc;
 
@@ -394,23 +404,6 @@ reader_begin_many(struct disks *ds, const struct disks_key *k, const struct entr
     if (rc == ERR_OK || !is_trouble(rc))
         return rc;
     return read_around(r, rc) ? ERR_OK : rc;
-}
-
-enum err
-disks_read_begin(struct disks *ds, const struct disks_key *k, const struct entry *entry,
-                 uint64_t offset, uint64_t len, struct disks_reader *out,
-                 struct errbuf *eb)
-{
-    struct store *d = one_enter(ds, &out->counted);
-    enum err rc;
-
-    if (d == NULL)
-        return reader_begin_many(ds, k, entry, offset, len, out, eb);
-    out->disks = NULL;
-    rc = store_read_begin(d, &k->at, entry, offset, len, &out->from, eb);
-    if (rc != ERR_OK)
-        one_leave(out->counted);
-    return rc;
 }
 
 /* Nobody gave the piece in a hurry: those that were only slow, at this piece or an earlier one, may take their time. False:
@@ -434,43 +427,33 @@ static enum err
 next_of_copy(struct disks_reader *r, bool hurry, struct deadline by, struct span *piece,
              struct errbuf *eb)
 {
-    enum hedge_kind kind = hedge_kind_of(r->left);
-    struct deadline late =
-        hurry ? hedge_begin(r->disks, kind, r->tried != 0) : DEADLINE_NEVER;
-    uint64_t begun = rt_now_ns();
-    struct rt_scope scope;
+    struct timed t;
     enum err rc;
 
-    rt_scope_begin(&scope, late);
-    rc = store_read_next(r->from, by, piece, eb);
-    rt_scope_end(&scope);
-    if (rc == ERR_TIMEOUT && deadline_passed(late))
-        hedge_late(r->disks, r->entry.place.disk, kind, rt_now_ns() - begun);
+    timed_begin(&t, r->disks, r->entry.place.disk, hedge_kind_of(r->left), hurry,
+                r->tried != 0);
+    rc = r->copy->ops->read_next(r->from, by, piece, eb);
     /* Later pieces were read ahead: how long was not seen. */
-    if (rc == ERR_OK && r->fresh && !store_read_from_memory(r->from))
-        hedge_took(r->disks, r->entry.place.disk, kind, rt_now_ns() - begun);
+    timed_end(&t, rc, r->fresh && !store_read_from_memory(replica_local_reader(r->from)));
     r->fresh = false;
+    if (rc == ERR_OK) {
+        assert(piece->len <= r->left);
+        r->at += piece->len;
+        r->left -= piece->len;
+    }
     return rc;
 }
 
+/* The copy at hand has failed with `rc`: the next piece of another one. */
 static enum err
-next_many(struct disks_reader *r, struct deadline by, struct span *piece,
-          struct errbuf *eb)
+next_of_others(struct disks_reader *r, enum err rc, struct deadline by,
+               struct span *piece, struct errbuf *eb)
 {
-    struct errbuf first = {{0}};
+    struct errbuf first; /* set with first_rc */
     enum err first_rc = ERR_OK;
     bool hurry = r->key.copies > 1;
 
     for (;;) {
-        enum err rc = r->from != NULL ? ERR_OK : open_copy(r, eb);
-
-        if (rc == ERR_OK)
-            rc = next_of_copy(r, hurry, by, piece, eb);
-        if (rc == ERR_OK) {
-            r->at += piece->len;
-            r->left -= piece->len;
-            return rc;
-        }
         if (!is_trouble(rc) || rt_cancelled())
             return rc;
         if (rc != ERR_TIMEOUT)
@@ -482,14 +465,19 @@ next_many(struct disks_reader *r, struct deadline by, struct span *piece,
             if (eb != NULL)
                 first = *eb;
         }
-        if (read_around(r, rc))
-            continue;
-        if (!hurry || !retry_slow(r)) {
-            if (eb != NULL)
-                *eb = first;
-            return first_rc;
+        if (!read_around(r, rc)) {
+            if (!hurry || !retry_slow(r)) {
+                if (eb != NULL)
+                    *eb = first;
+                return first_rc;
+            }
+            hurry = false;
         }
-        hurry = false;
+        rc = r->from != NULL ? ERR_OK : open_copy(r, eb);
+        if (rc == ERR_OK)
+            rc = next_of_copy(r, hurry, by, piece, eb);
+        if (rc == ERR_OK)
+            return rc;
     }
 }
 
@@ -497,16 +485,22 @@ enum err
 disks_read_next(struct disks_reader *r, struct deadline by, struct span *piece,
                 struct errbuf *eb)
 {
-    return r->disks == NULL ? store_read_next(r->from, by, piece, eb)
-                            : next_many(r, by, piece, eb);
+    enum err rc = r->from != NULL ? ERR_OK : open_copy(r, eb);
+
+    if (rc == ERR_OK)
+        rc = next_of_copy(r, r->key.copies > 1, by, piece, eb);
+    return rc == ERR_OK ? rc : next_of_others(r, rc, by, piece, eb);
 }
 
 unsigned
 disks_read_more(struct disks_reader *r, struct span *pieces, unsigned max)
 {
-    unsigned n = r->from != NULL ? store_read_more(r->from, pieces, max) : 0;
+    unsigned n =
+        r->from != NULL ? store_read_more(replica_local_reader(r->from), pieces, max) : 0;
 
-    for (unsigned i = 0; i < n && r->disks != NULL; i++) {
+    assert(n <= max);
+    for (unsigned i = 0; i < n; i++) {
+        assert(pieces[i].len <= r->left);
         r->at += pieces[i].len;
         r->left -= pieces[i].len;
     }
@@ -516,12 +510,5 @@ disks_read_more(struct disks_reader *r, struct span *pieces, unsigned max)
 void
 disks_read_end(struct disks_reader *r)
 {
-    if (r->disks != NULL) {
-        leave_copy(r);
-        return;
-    }
-    if (r->from == NULL)
-        return;
-    store_read_end(&r->from);
-    one_leave(r->counted);
+    leave_copy(r);
 }

@@ -143,16 +143,15 @@ entry_is_right(struct disks *ds, const struct disks_key *k, unsigned slot,
     if (!placed || (entry->flags & (ENTRY_TOMBSTONE | ENTRY_HISTORY)) != 0)
         return false; /* of a key with versions the current one does not say what the others are */
     for (unsigned i = 0; i < p.placed; i++) {
-        struct store *d;
+        struct replica *d;
         struct entry other;
         enum err rc;
 
         if (p.at[i] == slot)
             continue;
         d = replica_enter(ds, p.at[i]);
-        rc = d != NULL ? store_lookup_any(d, &k->at, &other, NULL) : ERR_UNAVAILABLE;
-        if (d != NULL)
-            replica_leave(ds, p.at[i]);
+        rc = d != NULL ? replica_lookup_any(d, &k->at, &other, NULL) : ERR_UNAVAILABLE;
+        replica_leave(d);
         if (rc != ERR_OK || other.version.epoch != entry->version.epoch ||
             other.version.counter != entry->version.counter)
             return false;
@@ -170,7 +169,7 @@ walk_bucket(struct pass *ps, const struct disks_bucket *b, unsigned slot)
     bool more = true;
 
     while (more && pass_goes_on(ds)) {
-        struct store *d = replica_enter(ds, slot);
+        struct replica *d = replica_enter(ds, slot);
         struct store_entry *entries = NULL;
         struct errbuf eb = {{0}};
         uint32_t count = 0;
@@ -180,9 +179,9 @@ walk_bucket(struct pass *ps, const struct disks_bucket *b, unsigned slot)
             return;
         arena_reset(ps->scratch);
         POINT(MOVE_LISTED);
-        rc = store_list_any(d, b->id, after, false, ENTRIES_A_TIME, ps->scratch, &entries,
-                            &count, &more, &eb);
-        replica_leave(ds, slot);
+        rc = replica_list_any(d, b->id, after, false, ENTRIES_A_TIME, ps->scratch,
+                              &entries, &count, &more, &eb);
+        replica_leave(d);
         if (rc != ERR_OK) {
             ps->broken = true;
             rebalancer_count_failure(rb, &(struct disks_key){.at.bucket = b->id}, rc,
@@ -278,7 +277,7 @@ static bool
 look_for_some_uploads(struct pass *ps, const struct disks_bucket *b, unsigned slot,
                       struct upload_place *at)
 {
-    struct store *d = replica_enter(ps->ds, slot);
+    struct replica *d = replica_enter(ps->ds, slot);
     struct store_upload *found = NULL;
     struct errbuf eb = {{0}};
     uint32_t count = 0;
@@ -288,10 +287,10 @@ look_for_some_uploads(struct pass *ps, const struct disks_bucket *b, unsigned sl
     if (d == NULL)
         return false;
     arena_reset(ps->scratch);
-    rc = store_upload_list(d, b->id, (struct span){at->key, at->len},
-                           at->len > 0 ? &at->id : NULL, ENTRIES_A_TIME, ps->scratch,
-                           &found, &count, &more, &eb);
-    replica_leave(ps->ds, slot);
+    rc = replica_upload_list(d, b->id, (struct span){at->key, at->len},
+                             at->len > 0 ? &at->id : NULL, ENTRIES_A_TIME, ps->scratch,
+                             &found, &count, &more, &eb);
+    replica_leave(d);
     if (rc != ERR_OK) {
         ps->broken = true;
         rebalancer_count_failure(ps->ds->rebalancer,
@@ -416,8 +415,7 @@ collapse_to_one(struct disks *ds)
         }
     }
     if (here == 1) {
-        atomic_store(&ds->one_slot, last);
-        atomic_store(&ds->one, ds->slots[last].disk);
+        atomic_store(&ds->sole, last + 1);
     }
 }
 
@@ -491,10 +489,10 @@ look_at_health(struct disks *ds)
         enum replica_state state = replica_state(s);
         struct store_health h;
 
-        if (s->disk == NULL || state == REPLICA_OUT || state == REPLICA_REMOVED ||
+        if (s->at.store == NULL || state == REPLICA_OUT || state == REPLICA_REMOVED ||
             s->in_list == REPLICA_REMOVED) /* it is being removed */
             continue;
-        store_health(s->disk, &h);
+        store_health(s->at.store, &h);
         if (h.state == STORE_FAILED)
             replica_take_out(ds, i);
         else if (h.state == STORE_READ_ONLY && state != REPLICA_FROZEN)
@@ -552,7 +550,7 @@ wait_a_tick(struct disks *ds, bool always)
     struct rebalancer *rb = ds->rebalancer;
 
     return !rb->stopping &&
-           rt_cond_wait(&rb->wake, always || only_disk(ds) == NULL
+           rt_cond_wait(&rb->wake, always || !is_sole(ds)
                                        ? deadline_in_ms(TICK_MS)
                                        : DEADLINE_NEVER) != ERR_CANCELLED;
 }
@@ -586,7 +584,7 @@ watch_run(void *arg)
     struct disks *ds = arg;
 
     do {
-        if (only_disk(ds) == NULL)
+        if (!is_sole(ds))
             look_at_health(ds);
     } while (wait_a_tick(ds, false));
 }
@@ -599,7 +597,7 @@ rebalancer_run(void *arg)
     bool leftovers = true;
 
     do {
-        if (only_disk(ds) == NULL) {
+        if (!is_sole(ds)) {
             if (leftovers && ds->control.next_bucket != NULL) {
                 look_after_a_crash(ds);
                 leftovers = !resolve_leftovers(ds);

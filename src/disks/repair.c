@@ -41,7 +41,7 @@ repair_later(struct disks *ds, const struct disks_key *k, unsigned slot)
     uint64_t bit = (uint64_t)1 << slot;
     struct repair *r;
 
-    if (rb == NULL || only_disk(ds) != NULL)
+    if (rb == NULL || is_sole(ds))
         return;
     if (atomic_load(&rb->repairs) >= REPAIRS_MAX) {
         atomic_store(&rb->repairs_lost, true);
@@ -110,7 +110,7 @@ repair_on_control_loop(void *arg)
     struct disks_bucket b = {0};
 
     r->rc = ERR_NOT_FOUND;
-    if (ds->rebalancer == NULL || ds->rebalancer->stopping || only_disk(ds) != NULL ||
+    if (ds->rebalancer == NULL || ds->rebalancer->stopping || is_sole(ds) ||
         !bucket_of(ds, k.at.bucket, &b))
         return;
     k.at.immutable_name = b.immutable_name;

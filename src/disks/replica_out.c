@@ -47,7 +47,7 @@ replica_take_out(struct disks *ds, unsigned i)
     struct replica_slot *s = &ds->slots[i];
     struct store_health h = {0};
 
-    store_health(s->disk, &h);
+    store_health(s->at.store, &h);
     LOG(LOG_ERROR, "disks.out", "a disk has left; the node goes on without it",
         L_TEXT("path", s->path), L_TEXT("why", h.why));
     goes(ds, i, REPLICA_OUT);
@@ -56,16 +56,6 @@ replica_take_out(struct disks *ds, unsigned i)
 }
 
 /* ---- gone ---- */
-
-static uint64_t
-inside_as_one(struct disks *ds, unsigned slot)
-{
-    uint64_t sum = 0;
-
-    for (unsigned i = 0; i < rt_loop_count() && i < LOOPS_MAX; i++)
-        sum += atomic_load(&ds->inside[i].of_slot[slot]);
-    return sum;
-}
 
 static void
 on_all_passed(void *arg)
@@ -83,19 +73,18 @@ replicas_close_removed(struct disks *ds)
     for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++) {
         struct replica_slot *s = &ds->slots[i];
 
-        if (replica_state(s) != REPLICA_REMOVED || s->disk == NULL)
+        if (replica_state(s) != REPLICA_REMOVED || s->at.store == NULL)
             continue;
         more = true;
         if (!s->retiring) {
             s->retiring = true;
             rt_retire(on_all_passed, s);
         }
-        if (!atomic_load(&s->gone) || atomic_load(&s->busy) > 0 ||
-            inside_as_one(ds, i) > 0)
+        if (!atomic_load(&s->gone) || replica_inside(ds, i) > 0)
             continue;
         LOG(LOG_INFO, "disks.closed", "a removed disk is closed",
             L_TEXT("path", s->path));
-        store_close(&s->disk);
+        store_close(&s->at.store);
     }
     return more;
 }

@@ -5,7 +5,7 @@
 /* The next slot, not published yet. The caller sets its state. Takes the disk. */
 struct replica_slot *replica_slot_new(struct disks *ds, const uint8_t id[16],
                                       const char *path, uint64_t weight,
-                                      struct store *disk);
+                                      struct store *store);
 /* Opens the disk at `path` into the next slot, and puts it into the list (in memory). May switch. */
 enum err replica_slot_open(struct disks *ds, const char *path, bool node_state,
                            struct errbuf *eb) MUST_CHECK;

@@ -25,7 +25,7 @@ disks_part_read_begin(struct disks *ds, const struct disks_key *k,
     one.copies =
         1; /* nobody hurries to another copy: a part has none that a look-up of its key would find */
     for (unsigned i = 0; i < h.count; i++) {
-        rc = store_part_find(upload_replica_store(&h, i), &k->at, u, number, entry, eb);
+        rc = replica_part_find(upload_replica(&h, i), &k->at, u, number, entry, eb);
         entry->place.disk = h.at[i];
         if (rc == ERR_OK)
             rc = disks_read_begin(ds, &one, entry, 0, entry->size, out, eb);
@@ -39,7 +39,7 @@ disks_part_read_begin(struct disks *ds, const struct disks_key *k,
 /* ---- one version on all of its disks ---- */
 
 /* What it is to be on each of them; fn may end the bodies of `w`. */
-typedef enum err each_fn(struct store *d, const struct store_key *k, unsigned i,
+typedef enum err each_fn(struct replica *d, const struct store_key *k, unsigned i,
                          void *arg, struct errbuf *eb);
 
 /* The owner first: a restore that is broken off and begun again asks it what is there. What the others lack then, they get
@@ -48,23 +48,16 @@ static enum err
 on_each(struct disks *ds, const struct disks_key *k, const uint8_t *slots, unsigned count,
         each_fn *fn, void *arg, struct errbuf *eb)
 {
-    uint64_t hash = place_hash(k->at.immutable_name, k->at.key);
-    uint32_t phase;
-    bool locked = change_begin(ds, &phase);
+    struct key_change change = key_change_begin(ds, k);
     enum err rc = bucket_takes(ds, k->at.bucket, eb);
 
-    if (locked)
-        keylock_take(ds->keylocks, hash);
     for (unsigned i = 0; rc == ERR_OK && i < count; i++) {
-        struct store *d = replica_enter(ds, slots[i]);
+        struct replica *d = replica_enter(ds, slots[i]);
 
-        rc = d != NULL ? fn(d, &k->at, i, arg, eb) : unreachable(eb);
-        if (d != NULL)
-            replica_leave(ds, slots[i]);
+        rc = d != NULL ? fn(d, &k->at, i, arg, eb) : err_unreachable(eb);
+        replica_leave(d);
     }
-    if (locked)
-        keylock_release(ds->keylocks, hash);
-    change_end(ds, phase);
+    key_change_end(&change);
     return rc;
 }
 
@@ -78,14 +71,13 @@ struct coming {
 };
 
 static enum err
-commit_one(struct store *d, const struct store_key *k, unsigned i, void *arg,
+commit_one(struct replica *d, const struct store_key *k, unsigned i, void *arg,
            struct errbuf *eb)
 {
     struct coming *c = arg;
 
-    (void)d;
     (void)k;
-    return store_commit_replica(&c->writer->to[i], c->meta, &c->entry, eb);
+    return d->ops->commit_replica(&c->writer->to[i], c->meta, &c->entry, eb);
 }
 
 enum err
@@ -93,10 +85,9 @@ disks_commit_version(struct disks_writer **wp, const struct object_meta *meta,
                      const struct version *born, struct errbuf *eb)
 {
     struct disks_writer *w = *wp;
-    struct coming c = {
-        .writer = w,
-        .meta = meta,
-        .entry = {.content = *store_writer_content(w->to[0]), .version = *born}};
+    struct coming c = {.writer = w,
+                       .meta = meta,
+                       .entry = {.content = *writer_content(w), .version = *born}};
     enum err rc = on_each(w->disks, &w->key, w->slot, w->count, commit_one, &c, eb);
 
     disks_write_abort(wp);
@@ -104,14 +95,14 @@ disks_commit_version(struct disks_writer **wp, const struct object_meta *meta,
 }
 
 static enum err
-complete_one(struct store *d, const struct store_key *k, unsigned i, void *arg,
+complete_one(struct replica *d, const struct store_key *k, unsigned i, void *arg,
              struct errbuf *eb)
 {
     struct coming *c = arg;
 
     (void)i;
-    return store_replica_complete(d, k, c->upload, c->parts, c->count, c->meta, &c->entry,
-                                  eb);
+    return replica_copy_complete(d, k, c->upload, c->parts, c->count, c->meta, &c->entry,
+                                 eb);
 }
 
 enum err
@@ -129,7 +120,7 @@ disks_upload_complete_version(struct disks *ds, const struct disks_key *k,
     enum err rc = upload_replicas_find(ds, k, u, &h, eb);
 
     if (rc == ERR_OK) {
-        c.entry.content = store_mint_id(upload_replica_store(&h, 0));
+        c.entry.content = store_mint_id(upload_replica(&h, 0)->store);
         rc = on_each(ds, k, h.at, h.count, complete_one, &c, eb);
     }
     upload_replicas_leave(&h);
@@ -137,14 +128,14 @@ disks_upload_complete_version(struct disks *ds, const struct disks_key *k,
 }
 
 static enum err
-mark_one(struct store *d, const struct store_key *k, unsigned i, void *arg,
+mark_one(struct replica *d, const struct store_key *k, unsigned i, void *arg,
          struct errbuf *eb)
 {
     const struct entry *entry = arg;
     struct entry marker = *entry;
 
     (void)i;
-    return store_delete_mark(
+    return replica_delete_mark(
         d, k, (entry->flags & ENTRY_VERSIONED) != 0 ? STORE_VERSIONED : STORE_SUSPENDED,
         NULL, &entry->version, &marker, eb);
 }
@@ -158,7 +149,7 @@ disks_restore_marker(struct disks *ds, const struct disks_key *k,
 
     places_of(ds, k, &p);
     return p.placed > 0 ? on_each(ds, k, p.at, p.placed, mark_one, &entry, eb)
-                        : unreachable(eb);
+                        : err_unreachable(eb);
 }
 
 /* ---- an upload ---- */
@@ -170,11 +161,11 @@ struct beginning {
 };
 
 static enum err
-begin_one(struct store *d, const struct store_key *k, unsigned i, void *arg,
+begin_one(struct replica *d, const struct store_key *k, unsigned i, void *arg,
           struct errbuf *eb)
 {
     struct beginning *b = arg;
-    enum err rc = store_upload_begin_as(d, k, b->meta, b->upload, eb);
+    enum err rc = replica_upload_begin_as(d, k, b->meta, b->upload, eb);
 
     (void)i;
     b->begun += rc == ERR_OK;

@@ -33,11 +33,18 @@ void
 places_of(struct disks *ds, const struct disks_key *k, struct places *out)
 {
     unsigned count = atomic_load(&ds->slot_count), want = MAX(k->copies, 1u), n;
-    uint64_t hash = place_hash(k->at.immutable_name, k->at.key);
     struct place_disk active[DISKS_MAX], all[DISKS_MAX];
+    uint64_t hash;
     enum replica_state states[DISKS_MAX];
     bool out_is_there = false;
 
+    if (sole_slot(ds, &n)) { /* whatever the key */
+        out->at[0] = (uint8_t)n;
+        out->count = out->placed = 1;
+        out->with = 0;
+        out->unreachable = false;
+        return;
+    }
     for (unsigned i = 0; i < count; i++) {
         states[i] = replica_state(&ds->slots[i]);
         active[i] = all[i] = ds->slots[i].place;
@@ -48,6 +55,7 @@ places_of(struct disks *ds, const struct disks_key *k, struct places *out)
             all[i].weight = 0;
         out_is_there |= states[i] == REPLICA_OUT;
     }
+    hash = place_hash(k->at.immutable_name, k->at.key);
     n = place_order(hash, active, count, out->at, count);
     out->placed = MIN(n, want);
     for (unsigned i = 0; i < count; i++)
@@ -63,6 +71,8 @@ places_of(struct disks *ds, const struct disks_key *k, struct places *out)
 bool
 any_replica_unreachable(struct disks *ds)
 {
+    if (is_sole(ds))
+        return false; /* what the only disk has is all there is */
     for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++) {
         const struct replica_slot *s = &ds->slots[i];
         enum replica_state state = replica_state(s);
@@ -71,7 +81,8 @@ any_replica_unreachable(struct disks *ds)
             return true;
         /* Its log has failed a moment ago, and the control has not seen it yet. What it wrote last may be there at the
          * next start, though it knows nothing of it now. */
-        if (state != REPLICA_REMOVED && s->disk != NULL && !store_accepts_writes(s->disk))
+        if (state != REPLICA_REMOVED && s->at.store != NULL &&
+            !store_accepts_writes(s->at.store))
             return true;
     }
     return false;
@@ -92,16 +103,78 @@ places_all(struct disks *ds, uint8_t out[DISKS_MAX])
     return n;
 }
 
-struct store *
+static void
+count_inside(struct disks *ds, unsigned i, int more)
+{
+    _Atomic uint64_t *count = &ds->inside[rt_loop_index()].of_slot[i];
+
+    /* Of this loop only: no other one writes there. */
+    atomic_store_explicit(count,
+                          atomic_load_explicit(count, memory_order_relaxed) +
+                              (uint64_t)(int64_t)more,
+                          memory_order_release);
+}
+
+/* The state is looked at behind the count: a removal waits until every loop has passed on, and then for the counts. */
+struct replica *
 replica_enter(struct disks *ds, unsigned i)
 {
     struct replica_slot *s = &ds->slots[i];
 
-    atomic_fetch_add(&s->busy, 1);
-    if (s->disk != NULL && is_here(replica_state(s)))
-        return s->disk;
-    atomic_fetch_sub(&s->busy, 1);
+    assert(i < atomic_load_explicit(&ds->slot_count, memory_order_relaxed));
+    count_inside(ds, i, 1);
+    if (s->at.store != NULL && is_here(replica_state(s)))
+        return &s->at;
+    count_inside(ds, i, -1);
     return NULL;
+}
+
+void
+replica_leave(struct replica *r)
+{
+    if (r != NULL)
+        count_inside(CONTAINER_OF(r, struct replica_slot, at)->disks, replica_slot_of(r),
+                     -1);
+}
+
+struct replica_walk
+replica_walk(struct disks *ds)
+{
+    struct replica_walk w;
+
+    w.ds = ds;
+    w.at = NULL;
+    w.slot = w.next = 0;
+    w.count = places_all(ds, w.all);
+    return w;
+}
+
+bool
+replica_walk_next(struct replica_walk *w)
+{
+    replica_walk_end(w);
+    while (w->at == NULL && w->next < w->count) {
+        w->slot = w->all[w->next++];
+        w->at = replica_enter(w->ds, w->slot);
+    }
+    return w->at != NULL;
+}
+
+void
+replica_walk_end(struct replica_walk *w)
+{
+    replica_leave(w->at);
+    w->at = NULL;
+}
+
+uint64_t
+replica_inside(struct disks *ds, unsigned i)
+{
+    uint64_t sum = 0;
+
+    for (unsigned loop = 0; loop < rt_loop_count() && loop < LOOPS_MAX; loop++)
+        sum += atomic_load(&ds->inside[loop].of_slot[i]);
+    return sum;
 }
 
 bool
@@ -110,16 +183,8 @@ replica_is_removed(struct disks *ds, unsigned i)
     return replica_state(&ds->slots[i]) == REPLICA_REMOVED;
 }
 
-void
-replica_leave(struct disks *ds, unsigned i)
-{
-    uint64_t before = atomic_fetch_sub(&ds->slots[i].busy, 1);
-
-    assert(before > 0);
-}
-
 enum err
-unreachable(struct errbuf *eb)
+err_unreachable(struct errbuf *eb)
 {
     return err_set(
         eb, ERR_UNAVAILABLE,
@@ -127,7 +192,40 @@ unreachable(struct errbuf *eb)
         "says which");
 }
 
+void
+note_first(enum err one, const struct errbuf *why, enum err *first, struct errbuf *eb)
+{
+    if (one == ERR_OK || *first != ERR_OK)
+        return;
+    *first = one;
+    if (eb != NULL)
+        *eb = *why;
+}
+
 /* ---- who is under way ---- */
+
+struct key_change
+key_change_begin(struct disks *ds, const struct disks_key *k)
+{
+    struct key_change c = {.ds = ds};
+
+    c.locked = change_begin(ds, &c.phase);
+    if (c.locked) {
+        c.hash = place_hash(k->at.immutable_name, k->at.key);
+        keylock_take(ds->keylocks, c.hash);
+    }
+    return c;
+}
+
+void
+key_change_end(struct key_change *c)
+{
+    assert(c->ds != NULL);
+    if (c->locked)
+        keylock_release(c->ds->keylocks, c->hash);
+    change_end(c->ds, c->phase);
+    c->ds = NULL;
+}
 
 bool
 change_begin(struct disks *ds, uint32_t *phase)

@@ -16,14 +16,14 @@
 
 struct replica_slot *
 replica_slot_new(struct disks *ds, const uint8_t id[16], const char *path,
-                 uint64_t weight, struct store *disk)
+                 uint64_t weight, struct store *store)
 {
     struct replica_slot *s = &ds->slots[atomic_load(&ds->slot_count)];
 
     *s = (struct replica_slot){.path = xstrdup(path),
                                .place = {.seed = place_seed(id), .weight = weight},
                                .disks = ds,
-                               .disk = disk};
+                               .at = {&replica_local_ops, store}};
     memcpy(s->id, id, sizeof s->id);
     return s;
 }
@@ -183,7 +183,7 @@ set_change_open(struct disks *ds)
     atomic_store(&ds->guarded, true);
     atomic_store(&ds->converged, false);
     ds->control.after_crash = false;
-    atomic_store(&ds->one, NULL);
+    atomic_store(&ds->sole, 0);
     set_changed(ds);
     changes_before_end(ds);
 }
@@ -295,7 +295,7 @@ add(struct change *c)
         struct membership *r = &ds->control.membership;
 
         free(r->disks[--r->count].path);
-        store_close(&s->disk);
+        store_close(&s->at.store);
         free(s->path);
         return rc;
     }
@@ -451,7 +451,8 @@ remove_slot(struct change *c)
     s = &ds->slots[i];
     if (replica_state(s) == REPLICA_ACTIVE && count_in(ds, REPLICA_ACTIVE) == 1)
         return err_set(c->eb, ERR_DENIED, "%s is the only disk of this node", s->path);
-    if (s->disk != NULL && store_identify(s->path, &is, NULL) == ERR_OK && is.node_state)
+    if (s->at.store != NULL && store_identify(s->path, &is, NULL) == ERR_OK &&
+        is.node_state)
         return err_set(
             c->eb, ERR_DENIED,
             "%s holds the node's state (.forebay/node): it is the last disk to "
@@ -470,10 +471,10 @@ remove_slot(struct change *c)
     if (rc != ERR_OK)
         return rc;
     missed_count(ds);
-    if (s->disk != NULL && !store_has_left(s->disk)) {
+    if (s->at.store != NULL && !store_has_left(s->at.store)) {
         struct errbuf eb = {{0}};
 
-        if (store_mark_removed(s->disk, &eb) != ERR_OK) /* the list says it too */
+        if (store_mark_removed(s->at.store, &eb) != ERR_OK) /* the list says it too */
             LOG(LOG_WARN, "disks.remove", eb.text, L_TEXT("path", s->path));
     }
     LOG(LOG_INFO, "disks.removed", "a disk was removed", L_TEXT("path", s->path));
@@ -513,7 +514,7 @@ disks_replica_slot_of(struct disks *ds, const struct store *d)
 {
     unsigned i = 0;
 
-    while (i < atomic_load(&ds->slot_count) && ds->slots[i].disk != d)
+    while (i < atomic_load(&ds->slot_count) && ds->slots[i].at.store != d)
         i++;
     return i;
 }
@@ -523,12 +524,12 @@ disks_each(struct disks *ds, void (*fn)(void *arg, unsigned slot, struct store *
            void *arg)
 {
     for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++) {
-        struct store *d = replica_enter(ds, i);
+        struct replica *r = replica_enter(ds, i);
 
-        if (d == NULL)
+        if (r == NULL)
             continue;
-        fn(arg, i, d);
-        replica_leave(ds, i);
+        fn(arg, i, r->store);
+        replica_leave(r);
     }
 }
 
@@ -545,7 +546,7 @@ hold(struct change *c)
     enum err rc;
 
     rebalancer_hold(c->ds, 1);
-    if (only_disk(c->ds) != NULL)
+    if (is_sole(c->ds))
         return ERR_OK;
     set_change_open(c->ds);
     rc = membership_store(c->ds, c->eb);
@@ -610,7 +611,7 @@ disks_status(struct disks *ds, struct disks_status *out)
     for (unsigned i = 0; i < count; i++) {
         struct replica_slot *s = &ds->slots[i];
         struct disks_one *one = &out->disks[out->count];
-        struct store *d;
+        struct replica *r;
 
         if (replica_state(s) == REPLICA_REMOVED)
             continue;
@@ -619,17 +620,17 @@ disks_status(struct disks *ds, struct disks_status *out)
                                   .weight = s->place.weight};
         hex_encode(s->id, sizeof s->id, one->id);
         out->count++;
-        d = replica_enter(ds, i);
-        if (d == NULL) {
-            if (s->disk != NULL)
-                store_health(s->disk, &one->health);
+        r = replica_enter(ds, i);
+        if (r == NULL) {
+            if (s->at.store != NULL)
+                store_health(s->at.store, &one->health);
             else
                 snprintf(one->health.why, sizeof one->health.why, "it is not here");
             one->health.state = STORE_FAILED;
             continue;
         }
-        store_stat(d, &one->stat);
-        store_health(d, &one->health);
-        replica_leave(ds, i);
+        store_stat(r->store, &one->stat);
+        store_health(r->store, &one->health);
+        replica_leave(r);
     }
 }

@@ -1,5 +1,6 @@
 /* Multipart uploads: parts lie where the object is to lie, under the same ids on each of its disks. An upload stays on the
  * disks on which it was begun; these are its upload_replicas. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,17 +23,18 @@ void
 upload_replicas_leave(struct upload_replicas *h)
 {
     while (h->count > 0)
-        replica_leave(h->ds, h->at[--h->count]);
+        replica_leave(upload_replica(h, --h->count));
 }
 
-struct store *
-upload_replica_store(const struct upload_replicas *h, unsigned i)
+struct replica *
+upload_replica(const struct upload_replicas *h, unsigned i)
 {
-    return h->ds->slots[h->at[i]].disk;
+    assert(i < DISKS_COPIES_MAX);
+    return &h->ds->slots[h->at[i]].at;
 }
 
 static enum err
-has_upload(struct store *d, const struct disks_key *k, const struct upload_id *u,
+has_upload(struct replica *r, const struct disks_key *k, const struct upload_id *u,
            struct errbuf *eb)
 {
     struct arena *a = arena_new(KIB(1), KIB(64));
@@ -40,10 +42,21 @@ has_upload(struct store *d, const struct disks_key *k, const struct upload_id *u
     uint32_t count;
     bool more;
     enum err rc =
-        store_part_list(d, &k->at, u, STORE_PARTS_MAX, 1, a, &parts, &count, &more, eb);
+        replica_part_list(r, &k->at, u, STORE_PARTS_MAX, 1, a, &parts, &count, &more, eb);
 
     arena_free(&a);
     return rc;
+}
+
+/* A sole replica says itself whether it has the upload: the call that follows asks it. */
+static enum err
+upload_replicas_sole(struct disks *ds, unsigned slot, struct upload_replicas *out,
+                     struct errbuf *eb)
+{
+    if (replica_enter(ds, slot) == NULL)
+        return err_unreachable(eb);
+    out->at[out->count++] = (uint8_t)slot;
+    return ERR_OK;
 }
 
 enum err
@@ -52,14 +65,17 @@ upload_replicas_find(struct disks *ds, const struct disks_key *k,
                      struct errbuf *eb)
 {
     struct places p;
+    unsigned slot;
     bool ended;
 
     *out = (struct upload_replicas){.ds = ds};
+    if (sole_slot(ds, &slot))
+        return upload_replicas_sole(ds, slot, out, eb);
     places_of(ds, k, &p);
     POINT(PLACES_CHOSEN);
     for (unsigned i = 0; i < p.count && out->count < DISKS_COPIES_MAX; i++) {
-        struct store *d = replica_enter(ds, p.at[i]);
-        enum err rc = d != NULL ? has_upload(d, k, u, eb) : ERR_UNAVAILABLE;
+        struct replica *r = replica_enter(ds, p.at[i]);
+        enum err rc = r != NULL ? has_upload(r, k, u, eb) : ERR_UNAVAILABLE;
 
         if ((upload_replicas_unreachable >> p.at[i] & 1) != 0)
             rc = ERR_IO;
@@ -67,8 +83,7 @@ upload_replicas_find(struct disks *ds, const struct disks_key *k,
             out->at[out->count++] = p.at[i];
             continue;
         }
-        if (d != NULL)
-            replica_leave(ds, p.at[i]);
+        replica_leave(r);
         out->incomplete |= rc != ERR_NO_UPLOAD && !replica_is_removed(ds, p.at[i]);
     }
     if (out->count > 0 && !upload_tombstone_find(ds, k, u))
@@ -76,16 +91,16 @@ upload_replicas_find(struct disks *ds, const struct disks_key *k,
     ended = out->count > 0;
     upload_replicas_leave(out); /* aborted while they were away */
     return !ended && (out->incomplete || p.unreachable)
-               ? unreachable(eb)
+               ? err_unreachable(eb)
                : err_set(eb, ERR_NO_UPLOAD, "there is no such upload");
 }
 
 /* ---- begin ---- */
 
 static enum err
-upload_begin_many(struct disks *ds, const struct disks_key *k,
-                  const struct object_meta *meta, struct upload_id *out,
-                  struct errbuf *eb)
+upload_begin_on_all(struct disks *ds, const struct disks_key *k,
+                    const struct object_meta *meta, struct upload_id *out,
+                    struct errbuf *eb)
 {
     struct places p;
     unsigned have = 0, least = copies_least(k);
@@ -95,15 +110,13 @@ upload_begin_many(struct disks *ds, const struct disks_key *k,
     if (p.placed < least)
         return too_few(p.placed, MAX(k->copies, 1u), eb);
     for (unsigned i = 0; i < p.placed; i++) {
-        struct store *d = replica_enter(ds, p.at[i]);
-        enum err rc = d != NULL ? ERR_OK : unreachable(eb);
+        struct replica *r = replica_enter(ds, p.at[i]);
+        enum err rc;
 
-        if (rc == ERR_OK && have == 0)
-            out->id = store_mint_id(d);
-        if (rc == ERR_OK)
-            rc = store_upload_begin_as(d, &k->at, meta, out, eb);
-        if (d != NULL)
-            replica_leave(ds, p.at[i]);
+        if (r != NULL && have == 0)
+            out->id = store_mint_id(r->store);
+        rc = replica_upload_begin_as(r, &k->at, meta, out, eb);
+        replica_leave(r);
         if (rc == ERR_OK)
             have++;
         else if (first == ERR_OK)
@@ -119,21 +132,17 @@ upload_begin_many(struct disks *ds, const struct disks_key *k,
 }
 
 enum err
-disks_upload_begin(struct disks *ds, const struct disks_key *k, enum store_class class,
+disks_upload_begin(struct disks *ds, const struct disks_key *k,
                    const struct object_meta *meta, struct upload_id *out,
                    struct errbuf *eb)
 {
-    struct store *d;
     uint32_t phase;
     enum err rc;
 
     (void)change_begin(ds, &phase);
-    d = only_disk(ds);
     rc = bucket_takes(ds, k->at.bucket, eb);
     if (rc == ERR_OK)
-        rc = d != NULL && copies_least(k) == 1
-                 ? store_upload_begin(d, &k->at, class, meta, out, eb)
-                 : upload_begin_many(ds, k, meta, out, eb);
+        rc = upload_begin_on_all(ds, k, meta, out, eb);
     change_end(ds, phase);
     return rc;
 }
@@ -150,36 +159,21 @@ part_on_replicas(struct disks_writer *w, const struct upload_replicas *h,
     if (h->count < w->least)
         return too_few(h->count, MAX(w->key.copies, 1u), eb);
     for (unsigned i = 0; i < h->count; i++) {
-        struct store *d = replica_enter(w->disks, h->at[i]);
-        struct store_writer *to = NULL;
-        enum err rc = d != NULL ? ERR_OK : unreachable(eb);
+        const struct content_id *content = w->count > 0 ? writer_content(w) : NULL;
+        struct replica *r = replica_enter(w->disks, h->at[i]);
+        struct replica_writer *to = NULL;
+        enum err rc = r != NULL ? r->ops->part_begin(r, &w->key.at, u, number, size,
+                                                     content, &to, eb)
+                                : err_unreachable(eb);
 
-        if (rc == ERR_OK)
-            rc = w->count == 0
-                     ? store_part_begin(d, &w->key.at, u, number, size, &to, eb)
-                     : store_part_begin_as(d, &w->key.at, u, number, size,
-                                           store_writer_content(w->to[0]), &to, eb);
         if (rc == ERR_OK) {
             writer_joins(w, h->at[i], to);
             continue;
         }
-        if (d != NULL)
-            replica_leave(w->disks, h->at[i]);
+        replica_leave(r);
         if (i == 0 || w->count + (h->count - i - 1) < w->least)
             return rc;
     }
-    return ERR_OK;
-}
-
-static enum err
-only_replica(struct disks *ds, struct upload_replicas *out)
-{
-    uint8_t all[DISKS_MAX];
-
-    *out = (struct upload_replicas){.ds = ds};
-    if (places_all(ds, all) == 0 || replica_enter(ds, all[0]) == NULL)
-        return ERR_UNAVAILABLE;
-    out->at[out->count++] = all[0];
     return ERR_OK;
 }
 
@@ -190,8 +184,7 @@ disks_part_begin(struct disks *ds, const struct disks_key *k, const struct uploa
 {
     struct disks_writer *w = writer_new(ds, k, STORE_NATIVE);
     struct upload_replicas h;
-    enum err rc = only_disk(ds) != NULL ? only_replica(ds, &h)
-                                        : upload_replicas_find(ds, k, u, &h, eb);
+    enum err rc = upload_replicas_find(ds, k, u, &h, eb);
 
     *out = NULL;
     if (rc == ERR_OK)
@@ -215,15 +208,10 @@ disks_part_commit(struct disks_writer **wp, const struct object_meta *meta,
     (void)change_begin(w->disks, &phase);
     for (unsigned i = 0; i < w->count; i++) {
         struct errbuf one = {{0}};
-        enum err copy = store_part_commit(&w->to[i], meta, &one);
+        enum err copy = writer_replica(w, i)->ops->part_commit(&w->to[i], meta, &one);
 
-        if (copy == ERR_OK) {
-            have++;
-        } else if (rc == ERR_OK) {
-            rc = copy;
-            if (eb != NULL)
-                *eb = one;
-        }
+        have += copy == ERR_OK;
+        note_first(copy, &one, &rc, eb);
         if (copy != ERR_OK && i == 0)
             break; /* what the others have is not in its list */
     }
@@ -239,20 +227,12 @@ disks_part_list(struct disks *ds, const struct disks_key *k, const struct upload
                 uint32_t after, uint32_t max, struct arena *a, struct store_part **out,
                 uint32_t *count, bool *more, struct errbuf *eb)
 {
-    _Atomic uint64_t *counted;
-    struct store *d = one_enter(ds, &counted);
     struct upload_replicas h;
-    enum err rc;
+    enum err rc = upload_replicas_find(ds, k, u, &h, eb);
 
-    if (d != NULL) {
-        rc = store_part_list(d, &k->at, u, after, max, a, out, count, more, eb);
-        one_leave(counted);
-        return rc;
-    }
-    rc = upload_replicas_find(ds, k, u, &h, eb);
     if (rc == ERR_OK)
-        rc = store_part_list(upload_replica_store(&h, 0), &k->at, u, after, max, a, out,
-                             count, more, eb);
+        rc = replica_part_list(upload_replica(&h, 0), &k->at, u, after, max, a, out,
+                               count, more, eb);
     upload_replicas_leave(&h);
     return rc;
 }
@@ -261,19 +241,11 @@ enum err
 disks_upload_meta(struct disks *ds, const struct disks_key *k, const struct upload_id *u,
                   struct arena *a, struct object_meta *out, struct errbuf *eb)
 {
-    _Atomic uint64_t *counted;
-    struct store *d = one_enter(ds, &counted);
     struct upload_replicas h;
-    enum err rc;
+    enum err rc = upload_replicas_find(ds, k, u, &h, eb);
 
-    if (d != NULL) {
-        rc = store_upload_meta(d, &k->at, u, a, out, eb);
-        one_leave(counted);
-        return rc;
-    }
-    rc = upload_replicas_find(ds, k, u, &h, eb);
     for (unsigned i = 0; i < h.count; i++) {
-        rc = store_upload_meta(upload_replica_store(&h, i), &k->at, u, a, out, eb);
+        rc = replica_upload_meta(upload_replica(&h, i), &k->at, u, a, out, eb);
         if (rc == ERR_OK)
             break;
     }
@@ -284,18 +256,18 @@ disks_upload_meta(struct disks *ds, const struct disks_key *k, const struct uplo
 /* ---- the end ---- */
 
 static enum err
-completed_on(struct store *d, const struct store_key *k, const struct upload_id *u,
+completed_on(struct replica *d, const struct store_key *k, const struct upload_id *u,
              struct entry *out, struct errbuf *eb)
 {
     struct arena *a = arena_new(KIB(4), MIB(1));
     struct object_meta meta;
-    enum err rc = store_upload_meta(d, k, u, a, &meta, eb);
+    enum err rc = replica_upload_meta(d, k, u, a, &meta, eb);
 
     arena_free(&a);
     if (rc == ERR_OK)
         return err_set(eb, ERR_NO_UPLOAD, "the upload is not completed");
     return rc == ERR_NO_UPLOAD
-               ? store_upload_complete(d, k, u, NULL, 0, NULL, NULL, out, eb)
+               ? replica_upload_complete(d, k, u, NULL, 0, NULL, NULL, out, eb)
                : rc;
 }
 
@@ -309,12 +281,12 @@ completed_before(struct disks *ds, const struct disks_key *k, const struct uploa
 
     places_of(ds, k, &p);
     for (unsigned i = 0; i < p.count && rc != ERR_OK; i++) {
-        struct store *d = replica_enter(ds, p.at[i]);
+        struct replica *d = replica_enter(ds, p.at[i]);
 
         if (d == NULL)
             continue;
         rc = completed_on(d, &k->at, u, out, eb);
-        replica_leave(ds, p.at[i]);
+        replica_leave(d);
         out->place.disk = p.at[i];
     }
     return rc;
@@ -334,18 +306,18 @@ upload_end_done(struct disks *ds, const struct disks_key *k, const struct upload
                 unsigned slot, struct errbuf *eb)
 {
     uint64_t hash = place_hash(k->at.immutable_name, k->at.key);
-    struct store *d = replica_state(&ds->slots[slot]) != REPLICA_FROZEN
-                          ? replica_enter(ds, slot)
-                          : NULL;
+    struct replica *d = replica_state(&ds->slots[slot]) != REPLICA_FROZEN
+                            ? replica_enter(ds, slot)
+                            : NULL;
     enum err rc = ERR_OK;
 
     if (d == NULL)
         return ERR_OK;
     keylock_take(ds->keylocks, hash); /* it is not being completed just now */
     if (was_completed(ds, k, u) || upload_tombstone_find(ds, k, u))
-        rc = store_upload_abort(d, &k->at, u, eb);
+        rc = replica_upload_abort(d, &k->at, u, eb);
     keylock_release(ds->keylocks, hash);
-    replica_leave(ds, slot);
+    replica_leave(d);
     return rc == ERR_NO_UPLOAD ? ERR_OK : rc;
 }
 
@@ -360,18 +332,14 @@ upload_end_everywhere(struct disks *ds, const struct disks_key *k,
 
     keylock_take(ds->keylocks, hash);
     for (unsigned i = 0; i < n; i++) {
-        struct store *d = replica_state(&ds->slots[all[i]]) != REPLICA_FROZEN
-                              ? replica_enter(ds, all[i])
-                              : NULL;
+        struct replica *d = replica_state(&ds->slots[all[i]]) != REPLICA_FROZEN
+                                ? replica_enter(ds, all[i])
+                                : NULL;
         struct errbuf why = {{0}};
-        enum err one = d != NULL ? store_upload_abort(d, &k->at, u, &why) : ERR_OK;
+        enum err one = d != NULL ? replica_upload_abort(d, &k->at, u, &why) : ERR_OK;
 
-        if (d != NULL)
-            replica_leave(ds, all[i]);
-        if (one == ERR_OK || one == ERR_NO_UPLOAD || rc != ERR_OK)
-            continue;
-        rc = one;
-        *eb = why;
+        replica_leave(d);
+        note_first(one == ERR_NO_UPLOAD ? ERR_OK : one, &why, &rc, eb);
     }
     keylock_release(ds->keylocks, hash);
     return rc;
@@ -391,48 +359,54 @@ static enum err
 complete_on_replicas(struct disks_writer *w, const struct completing *c,
                      struct entry *out, struct errbuf *eb)
 {
-    struct store *owner = w->disks->slots[w->slot[0]].disk;
+    struct replica *owner = writer_replica(w, 0);
     enum err rc = ERR_OK;
 
     for (unsigned i = 1; rc == ERR_OK && i < w->count; i++) {
-        struct store *d = w->disks->slots[w->slot[i]].disk;
-
-        rc = store_upload_prepare(d, &w->key.at, c->upload, c->parts, c->count,
-                                  &c->content, c->meta, eb);
+        rc = replica_upload_prepare(writer_replica(w, i), &w->key.at, c->upload, c->parts,
+                                    c->count, &c->content, c->meta, eb);
         if (rc != ERR_OK && w->count - 1 >= w->least) {
             writer_remove_copy(w, i--, &c->content);
             rc = ERR_OK;
         }
     }
     if (rc == ERR_OK)
-        rc = store_upload_complete_as(owner, &w->key.at, c->upload, c->parts, c->count,
-                                      &c->content, c->meta, c->condition, out, eb);
-    if (rc == ERR_OK && memcmp(&out->content, &c->content, sizeof c->content) == 0) {
+        rc = replica_upload_complete_as(owner, &w->key.at, c->upload, c->parts, c->count,
+                                        &c->content, c->meta, c->condition, out, eb);
+    if (rc == ERR_OK)
         out->place.disk = w->slot[0];
+    if (rc == ERR_OK && memcmp(&out->content, &c->content, sizeof c->content) == 0)
         commit_copies(w, &c->content, &out->version);
-    } else {
+    else
         abort_copies(w, &c->content);
-    }
     return rc;
 }
 
-static enum err
-complete_many(struct disks *ds, const struct disks_key *k, struct completing *c,
-              struct entry *out, struct errbuf *eb)
+enum err
+disks_upload_complete(struct disks *ds, const struct disks_key *k,
+                      const struct upload_id *u, const struct store_part *parts,
+                      uint32_t count, const struct object_meta *meta,
+                      const struct store_condition *condition, struct entry *out,
+                      struct errbuf *eb)
 {
-    struct disks_writer *w = writer_new(ds, k, STORE_NATIVE);
-    uint64_t hash = place_hash(k->at.immutable_name, k->at.key);
-    struct upload_replicas h;
-    uint32_t phase;
-    bool locked = change_begin(ds, &phase);
-    enum err rc = bucket_takes(ds, k->at.bucket, eb);
+    struct completing c = {.upload = u,
+                           .parts = parts,
+                           .count = count,
+                           .meta = meta,
+                           .condition = condition};
+    struct upload_replicas h = {.ds = ds};
+    struct disks_writer *w;
+    struct key_change change;
+    enum err rc;
 
-    if (locked)
-        keylock_take(ds->keylocks, hash);
-    h = (struct upload_replicas){.ds = ds};
+    if (parts == NULL)
+        return completed_before(ds, k, u, out, eb);
+    w = writer_new(ds, k, STORE_NATIVE);
+    change = key_change_begin(ds, k);
+    rc = bucket_takes(ds, k->at.bucket, eb);
     if (rc == ERR_OK)
-        rc = upload_replicas_find(ds, k, c->upload, &h, eb);
-    if (rc == ERR_OK && locked && was_completed(ds, k, c->upload)) {
+        rc = upload_replicas_find(ds, k, u, &h, eb);
+    if (rc == ERR_OK && change.locked && was_completed(ds, k, u)) {
         rc = err_set(eb, ERR_NO_UPLOAD, "the upload was completed before");
         upload_replicas_leave(&h); /* one that was away then, and is back */
     }
@@ -443,43 +417,16 @@ complete_many(struct disks *ds, const struct disks_key *k, struct completing *c,
     w->placed = w->count;
     if (rc == ERR_OK && w->count < w->least)
         rc = too_few(w->count, MAX(k->copies, 1u), eb);
-    if (rc == ERR_OK && locked)
-        rc = owner_make_current(w, c->condition, eb);
+    if (rc == ERR_OK && change.locked)
+        rc = owner_make_current(w, condition, eb);
     if (rc == ERR_OK) {
-        c->content = store_mint_id(ds->slots[w->slot[0]].disk);
-        rc = complete_on_replicas(w, c, out, eb);
+        c.content = store_mint_id(writer_replica(w, 0)->store);
+        rc = complete_on_replicas(w, &c, out, eb);
     }
-    if (locked)
-        keylock_release(ds->keylocks, hash);
-    change_end(ds, phase);
+    key_change_end(&change);
     upload_replicas_leave(&h);
     disks_write_abort(&w);
-    return rc == ERR_NO_UPLOAD ? completed_before(ds, k, c->upload, out, eb) : rc;
-}
-
-enum err
-disks_upload_complete(struct disks *ds, const struct disks_key *k,
-                      const struct upload_id *u, const struct store_part *parts,
-                      uint32_t count, const struct object_meta *meta,
-                      const struct store_condition *c, struct entry *out,
-                      struct errbuf *eb)
-{
-    struct store *d = only_disk(ds);
-    struct completing all = {
-        .upload = u, .parts = parts, .count = count, .meta = meta, .condition = c};
-    uint32_t phase;
-    enum err rc;
-
-    if (d == NULL && parts == NULL)
-        return completed_before(ds, k, u, out, eb);
-    if (d == NULL)
-        return complete_many(ds, k, &all, out, eb);
-    (void)change_begin(ds, &phase);
-    rc = bucket_takes(ds, k->at.bucket, eb);
-    if (rc == ERR_OK)
-        rc = store_upload_complete(d, &k->at, u, parts, count, meta, c, out, eb);
-    change_end(ds, phase);
-    return rc;
+    return rc == ERR_NO_UPLOAD ? completed_before(ds, k, u, out, eb) : rc;
 }
 
 /* On every disk that has it; where one may not hear of it, the others keep that first. */
@@ -501,7 +448,7 @@ abort_on_replicas(struct disks *ds, const struct disks_key *k, const struct uplo
             upload_replicas_leave(&h);
     }
     for (unsigned i = 0; i < h.count; i++) {
-        enum err one = store_upload_abort(upload_replica_store(&h, i), &k->at, u, eb);
+        enum err one = replica_upload_abort(upload_replica(&h, i), &k->at, u, eb);
 
         rc = one != ERR_OK ? one : rc;
     }
@@ -513,59 +460,45 @@ enum err
 disks_upload_abort(struct disks *ds, const struct disks_key *k, const struct upload_id *u,
                    struct errbuf *eb)
 {
-    struct store *d = only_disk(ds);
-    uint64_t hash;
-    uint32_t phase;
-    bool locked;
-    enum err rc;
+    struct key_change change =
+        key_change_begin(ds, k); /* no pass that meets the tombstone comes first */
+    enum err rc = abort_on_replicas(ds, k, u, eb);
 
-    if (d != NULL)
-        return store_upload_abort(d, &k->at, u, eb);
-    hash = place_hash(k->at.immutable_name, k->at.key);
-    locked = change_begin(ds, &phase);
-    if (locked) /* a pass that meets the mark does not come before us */
-        keylock_take(ds->keylocks, hash);
-    rc = abort_on_replicas(ds, k, u, eb);
-    if (locked)
-        keylock_release(ds->keylocks, hash);
-    change_end(ds, phase);
+    key_change_end(&change);
     return rc;
 }
 
 /* ---- listing ---- */
 
-static bool
-upload_before(const struct store_upload *a, const struct store_upload *b)
+static int
+upload_cmp(const void *x, const void *y)
 {
-    int order = span_cmp(a->key, b->key);
+    const struct store_upload *a = x, *b = y;
+    int c = span_cmp(a->key, b->key);
 
-    return order < 0 || (order == 0 && memcmp(&a->id, &b->id, sizeof a->id) < 0);
+    return c != 0 ? c : memcmp(&a->id, &b->id, sizeof a->id);
 }
 
-/* Each disk's page has up to `max`, so the merged one is full before any of them has to be asked again. */
-static void
-merge_uploads(struct store_upload **pages, uint32_t *counts, unsigned n, uint32_t max,
-              struct store_upload *out, uint32_t *count, bool *more)
+/* A page of each replica: each has up to `max`, so the merged one is full before any of them ends. */
+static enum err
+upload_pages(struct disks *ds, uint64_t bucket, struct span after_key,
+             const struct upload_id *after_id, uint32_t max, struct arena *a,
+             struct pages *p, struct errbuf *eb)
 {
-    for (;;) {
-        const struct store_upload *next = NULL;
+    for (struct replica_walk w = replica_walk(ds); replica_walk_next(&w);) {
+        struct store_upload *found = NULL;
+        uint32_t n = 0;
+        bool rest = false;
+        enum err rc = replica_upload_list(w.at, bucket, after_key, after_id, max, a,
+                                          &found, &n, &rest, eb);
 
-        for (unsigned i = 0; i < n; i++)
-            if (counts[i] > 0 && (next == NULL || upload_before(pages[i], next)))
-                next = pages[i];
-        if (next == NULL)
-            return;
-        if (*count == max) {
-            *more = true;
-            return;
+        if (rc != ERR_OK) {
+            replica_walk_end(&w);
+            return rc;
         }
-        out[(*count)++] = *next;
-        for (unsigned i = 0; i < n; i++)
-            if (counts[i] > 0 && !upload_before(&out[*count - 1], pages[i])) {
-                pages[i]++;
-                counts[i]--;
-            }
+        pages_add(p, found, n, rest);
     }
+    return ERR_OK;
 }
 
 enum err
@@ -574,44 +507,22 @@ disks_upload_list(struct disks *ds, uint64_t bucket, unsigned copies,
                   struct arena *a, struct store_upload **out, uint32_t *count, bool *more,
                   struct errbuf *eb)
 {
-    _Atomic uint64_t *counted;
-    struct store *d = one_enter(ds, &counted);
-    struct store_upload *pages[DISKS_MAX];
-    uint32_t counts[DISKS_MAX];
-    uint8_t all[DISKS_MAX];
-    unsigned n, have = 0;
+    struct pages *p = pages_new(a, sizeof **out, upload_cmp);
+    enum err rc;
 
-    if (d != NULL) {
-        enum err rc = store_upload_list(d, bucket, after_key, after_id, max, a, out,
-                                        count, more, eb);
-
-        one_leave(counted);
-        return rc;
-    }
     *count = 0;
     *more = false;
     if (listing_incomplete(ds, copies))
-        return unreachable(eb);
-    n = places_all(ds, all);
-    for (unsigned i = 0; i < n; i++) {
-        bool own_more;
-        enum err rc;
-
-        d = replica_enter(ds, all[i]);
-        if (d == NULL)
-            continue;
-        rc = store_upload_list(d, bucket, after_key, after_id, max, a, &pages[have],
-                               &counts[have], &own_more, eb);
-        replica_leave(ds, all[i]);
-        if (rc != ERR_OK)
-            return rc;
-        *more |= own_more;
-        have++;
-    }
+        return err_unreachable(eb);
     *out = arena_try(a, (max + 1) * sizeof **out);
-    if (*out == NULL)
+    if (p == NULL || *out == NULL)
         return err_set(eb, ERR_BUSY, "no memory for a page of %u uploads", max);
-    merge_uploads(pages, counts, have, max, *out, count, more);
+    rc = upload_pages(ds, bucket, after_key, after_id, max, a, p, eb);
+    if (rc != ERR_OK)
+        return rc;
+    while (*count < max && pages_next(p, &(*out)[*count]))
+        ++*count;
+    *more = pages_left(p);
     /* One has left before it was asked. */
-    return listing_incomplete(ds, copies) ? unreachable(eb) : ERR_OK;
+    return listing_incomplete(ds, copies) ? err_unreachable(eb) : ERR_OK;
 }

@@ -1,4 +1,5 @@
 /* Versions of keys, delete markers and metadata, over all disks: the owner judges and decides, the copies follow. */
+#include <assert.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -12,7 +13,7 @@
 #define PAGE_TRIES 8u
 
 /* One change on one disk. `as` NULL: it judges and decides; *decided is the version it gave. */
-typedef enum err version_fn(struct store *d, const struct store_key *k, void *arg,
+typedef enum err version_fn(struct replica *d, const struct store_key *k, void *arg,
                             const struct version *as, struct version *decided,
                             struct errbuf *eb);
 
@@ -21,13 +22,12 @@ static bool
 follow(struct disks *ds, const struct disks_key *k, unsigned slot, version_fn *fn,
        void *arg, const struct version *as)
 {
-    struct store *d = replica_enter(ds, slot);
+    struct replica *d = replica_enter(ds, slot);
     struct version decided;
     struct errbuf eb = {{0}};
-    enum err rc = d != NULL ? fn(d, &k->at, arg, as, &decided, &eb) : unreachable(&eb);
+    enum err rc = fn(d, &k->at, arg, as, &decided, &eb);
 
-    if (d != NULL)
-        replica_leave(ds, slot);
+    replica_leave(d);
     if (rc == ERR_OK || rc == ERR_NOT_FOUND)
         return true;
     LOG(LOG_WARN, "disks.version", eb.text, L_SPAN("key", k->at.key));
@@ -37,7 +37,7 @@ follow(struct disks *ds, const struct disks_key *k, unsigned slot, version_fn *f
     return false;
 }
 
-static version_fn mark, end_version, describe;
+static version_fn mark_on, delete_on, set_meta_on;
 static enum err remember_before(struct disks *ds, const struct disks_key *k,
                                 const struct places *p, bool incomplete, void *arg,
                                 struct version *null_born, struct errbuf *eb);
@@ -53,19 +53,19 @@ change_on_reached(struct disks *ds, const struct disks_key *k, const struct plac
                   struct errbuf *eb)
 {
     struct version decided = {0}, replaced = {0};
-    bool incomplete = locked || any_replica_unreachable(ds), ends = fn == end_version;
+    bool incomplete = locked || any_replica_unreachable(ds), ends = fn == delete_on;
     struct places marked = *p;
-    struct store *d = replica_enter(ds, p->at[0]);
-    enum err rc = ERR_OK;
+    struct replica *owner = replica_enter(ds, p->at[0]);
+    enum err rc = owner != NULL ? ERR_OK : err_unreachable(eb);
 
-    if (d == NULL)
-        return unreachable(eb);
+    assert(told >= 1);
+    assert(told <= p->count);
     marked.count = incomplete ? p->count : 1;
-    if (ends && (incomplete || told > 1))
+    if (rc == ERR_OK && ends && (incomplete || told > 1))
         rc = remember_before(ds, k, &marked, incomplete, arg, &replaced, eb);
     if (rc == ERR_OK)
-        rc = fn(d, &k->at, arg, NULL, &decided, eb);
-    replica_leave(ds, p->at[0]);
+        rc = fn(owner, &k->at, arg, NULL, &decided, eb);
+    replica_leave(owner);
     for (unsigned i = 1; rc == ERR_OK && i < told; i++)
         incomplete |= !follow(ds, k, p->at[i], fn, arg, &decided);
     incomplete |= any_replica_unreachable(ds);
@@ -78,8 +78,8 @@ change_on_reached(struct disks *ds, const struct disks_key *k, const struct plac
 }
 
 static enum err
-on_many(struct disks *ds, const struct disks_key *k, bool locked, version_fn *fn,
-        void *arg, bool *missed, struct errbuf *eb)
+change_on_places(struct disks *ds, const struct disks_key *k, bool locked, version_fn *fn,
+                 void *arg, bool *missed, struct errbuf *eb)
 {
     struct places p;
     uint64_t targets = 0;
@@ -88,9 +88,9 @@ on_many(struct disks *ds, const struct disks_key *k, bool locked, version_fn *fn
 
     places_of_change(ds, k, locked, &p);
     if (p.placed == 0)
-        return unreachable(eb);
+        return err_unreachable(eb);
     /* A marker comes where there are versions, or where the key should be: elsewhere nobody would take it away again. */
-    told = locked && (fn != mark || p.with > 0) ? p.count : p.placed;
+    told = locked && (fn != mark_on || p.with > 0) ? p.count : p.placed;
     for (unsigned i = 0; i < MIN(told, p.placed); i++)
         targets |= (uint64_t)1 << p.at[i];
     rc = locked ? copy_to_owner(ds, k, p.at[0], targets, eb) : ERR_OK;
@@ -99,32 +99,19 @@ on_many(struct disks *ds, const struct disks_key *k, bool locked, version_fn *fn
 }
 
 static enum err
-change(struct disks *ds, const struct disks_key *k, version_fn *fn, void *arg,
-       struct errbuf *eb)
+version_change(struct disks *ds, const struct disks_key *k, version_fn *fn, void *arg,
+               struct errbuf *eb)
 {
-    struct store *d = only_disk(ds);
-    uint64_t hash = place_hash(k->at.immutable_name, k->at.key);
-    struct version decided;
-    uint32_t phase;
-    bool locked = change_begin(ds, &phase), missed = false;
+    struct key_change change = key_change_begin(ds, k);
+    bool missed = false;
     enum err rc = bucket_takes(ds, k->at.bucket, eb);
 
-    if (d != NULL) {
-        if (rc == ERR_OK)
-            rc = fn(d, &k->at, arg, NULL, &decided, eb);
-        change_end(ds, phase);
-        return rc;
-    }
-    if (locked)
-        keylock_take(ds->keylocks, hash);
     if (rc == ERR_OK)
-        rc = on_many(ds, k, locked, fn, arg, &missed, eb);
-    if (locked)
-        keylock_release(ds->keylocks, hash);
-    change_end(ds, phase);
-    /* Tags that one of the disks has not got, and an end of the version that began when all seemed well: it leaves its mark
-     * last, and if the power went before, that disk would bring the version back with the tags it had. */
-    if (rc == ERR_OK && missed && fn == describe)
+        rc = change_on_places(ds, k, change.locked, fn, arg, &missed, eb);
+    key_change_end(&change);
+    /* Tags that one of the disks has not got, and an end of the version that began when all seemed well: it leaves its
+     * tombstone last, and if the power went before, that disk would bring the version back with the tags it had. */
+    if (rc == ERR_OK && missed && fn == set_meta_on)
         rc = unlocked_before_end(ds, eb);
     return rc;
 }
@@ -138,12 +125,12 @@ struct marking {
 };
 
 static enum err
-mark(struct store *d, const struct store_key *k, void *arg, const struct version *as,
-     struct version *decided, struct errbuf *eb)
+mark_on(struct replica *d, const struct store_key *k, void *arg, const struct version *as,
+        struct version *decided, struct errbuf *eb)
 {
     struct marking *m = arg;
     struct entry entry = as != NULL ? *m->marker : (struct entry){0};
-    enum err rc = store_delete_mark(d, k, m->versioning, m->condition, as, &entry, eb);
+    enum err rc = replica_delete_mark(d, k, m->versioning, m->condition, as, &entry, eb);
 
     if (rc == ERR_OK && as == NULL) {
         *m->marker = entry;
@@ -159,7 +146,7 @@ disks_delete_mark(struct disks *ds, const struct disks_key *k,
 {
     struct marking m = {versioning, c, marker};
 
-    return change(ds, k, mark, &m, eb);
+    return version_change(ds, k, mark_on, &m, eb);
 }
 
 struct ending {
@@ -170,13 +157,13 @@ struct ending {
 };
 
 static enum err
-end_version(struct store *d, const struct store_key *k, void *arg,
-            const struct version *as, struct version *decided, struct errbuf *eb)
+delete_on(struct replica *d, const struct store_key *k, void *arg,
+          const struct version *as, struct version *decided, struct errbuf *eb)
 {
     struct ending *e = arg;
     struct entry was;
     enum err rc =
-        store_version_delete(d, k, e->born, e->condition, as, &was, decided, eb);
+        replica_version_delete(d, k, e->born, e->condition, as, &was, decided, eb);
 
     if (rc == ERR_OK && as == NULL)
         *e->was = was;
@@ -204,15 +191,13 @@ remember_before(struct disks *ds, const struct disks_key *k, const struct places
                 bool incomplete, void *arg, struct version *null_born, struct errbuf *eb)
 {
     struct ending *e = arg;
-    struct store *d = replica_enter(ds, p->at[0]);
+    struct replica *d = replica_enter(ds, p->at[0]);
     struct entry entry = {0};
     struct version born;
     bool current;
-    enum err rc = d != NULL ? store_version_find(d, &k->at, e->born, &entry, &current, eb)
-                            : unreachable(eb);
+    enum err rc = replica_version_find(d, &k->at, e->born, &entry, &current, eb);
 
-    if (d != NULL)
-        replica_leave(ds, p->at[0]);
+    replica_leave(d);
     if (rc == ERR_NOT_FOUND)
         return ERR_OK; /* the owner says so */
     born = entry_born(&entry);
@@ -250,7 +235,7 @@ disks_version_delete(struct disks *ds, const struct disks_key *k,
     rt_retries_begin(&retries);
     do {
         e = (struct ending){.born = born, .condition = c, .was = was};
-        rc = change(ds, k, end_version, &e, eb);
+        rc = version_change(ds, k, delete_on, &e, eb);
     } while (rc == ERR_NOT_FOUND && e.born != born && rt_retry());
     rt_retries_end(&retries);
     return rc;
@@ -264,12 +249,12 @@ struct describing {
 };
 
 static enum err
-describe(struct store *d, const struct store_key *k, void *arg, const struct version *as,
-         struct version *decided, struct errbuf *eb)
+set_meta_on(struct replica *d, const struct store_key *k, void *arg,
+            const struct version *as, struct version *decided, struct errbuf *eb)
 {
     struct describing *m = arg;
     struct entry entry;
-    enum err rc = store_set_meta(d, k, m->born, m->meta, m->condition, as, &entry, eb);
+    enum err rc = replica_set_meta(d, k, m->born, m->meta, m->condition, as, &entry, eb);
 
     if (rc == ERR_OK && as == NULL) {
         *m->out = entry;
@@ -285,7 +270,7 @@ disks_set_meta(struct disks *ds, const struct disks_key *k, const struct version
 {
     struct describing m = {born, meta, c, out};
 
-    return change(ds, k, describe, &m, eb);
+    return version_change(ds, k, set_meta_on, &m, eb);
 }
 
 /* ---- reading ---- */
@@ -302,16 +287,16 @@ find_on_any(struct disks *ds, const struct disks_key *k, const struct version *b
     places_of(ds, k, &p);
     incomplete = p.unreachable;
     for (unsigned i = 0; i < p.count; i++) {
-        struct store *d = replica_enter(ds, p.at[i]);
+        struct replica *d = replica_enter(ds, p.at[i]);
         struct entry entry = {0};
         struct version a, b;
         bool now = false;
         int c = 1;
-        enum err rc = d != NULL ? store_version_find(d, &k->at, born, &entry, &now, eb)
-                                : unreachable(eb);
+        enum err rc = replica_version_find(d, &k->at, born, &entry, &now, eb);
 
-        if (d != NULL)
-            replica_leave(ds, p.at[i]);
+        replica_leave(d);
+        if (rc != ERR_OK && rc != ERR_NOT_FOUND && p.count == 1 && !p.unreachable)
+            return rc; /* there is no other replica to ask */
         incomplete |= rc != ERR_OK && rc != ERR_NOT_FOUND;
         if (rc == ERR_OK && found) {
             a = entry_born(&entry);
@@ -331,7 +316,7 @@ find_on_any(struct disks *ds, const struct disks_key *k, const struct version *b
     }
     if (found)
         return ERR_OK;
-    return incomplete ? unreachable(eb)
+    return incomplete ? err_unreachable(eb)
                       : err_set(eb, ERR_NOT_FOUND, "there is no such version");
 }
 
@@ -374,13 +359,10 @@ disks_version_find(struct disks *ds, const struct disks_key *k,
                    const struct version *born, struct entry *out, bool *current,
                    struct errbuf *eb)
 {
-    struct store *only = only_disk(ds);
     struct rt_retries retries;
     uint64_t removals;
     enum err rc;
 
-    if (only != NULL)
-        return store_version_find(only, &k->at, born, out, current, eb);
     rt_retries_begin(&retries);
     do {
         removals = atomic_load(&ds->removals);
@@ -396,80 +378,31 @@ enum err
 disks_object_parts(struct disks *ds, const struct entry *entry, struct arena *a,
                    struct store_object_part **out, uint32_t *count, struct errbuf *eb)
 {
-    struct store *only = only_disk(ds), *d;
-    enum err rc;
+    struct replica *r = replica_enter(ds, entry->place.disk);
+    enum err rc = replica_object_parts(r, entry, a, out, count, eb);
 
-    if (only != NULL)
-        return store_object_parts(only, entry, a, out, count, eb);
-    d = replica_enter(ds, entry->place.disk);
-    if (d == NULL)
-        return unreachable(eb);
-    rc = store_object_parts(d, entry, a, out, count, eb);
-    replica_leave(ds, entry->place.disk);
+    replica_leave(r);
     return rc;
 }
 
-/* A page of each disk. */
-struct pages {
-    struct store_version *at[DISKS_MAX];
-    uint32_t next[DISKS_MAX], count[DISKS_MAX];
-    bool more[DISKS_MAX];
-    unsigned disks;
-};
-
 /* By key; within a key the newest first. */
 static int
-order(const struct store_version *a, const struct store_version *b)
+version_cmp(const void *x, const void *y)
 {
-    struct version x = entry_born(&a->entry), y = entry_born(&b->entry);
+    const struct store_version *a = x, *b = y;
+    struct version born_a = entry_born(&a->entry), born_b = entry_born(&b->entry);
     int c = span_cmp(a->key, b->key);
 
-    if (c != 0)
-        return c;
-    if (x.epoch != y.epoch)
-        return x.epoch > y.epoch ? -1 : 1;
-    return (x.counter < y.counter) - (x.counter > y.counter);
-}
-
-/* The first of what is left on all pages, each once; false: a page ended that another one follows, or all ended. */
-static bool
-next_of_all(struct pages *p, struct store_version *out)
-{
-    const struct store_version *first = NULL;
-
-    for (unsigned i = 0; i < p->disks; i++) {
-        if (p->next[i] == p->count[i] && p->more[i])
-            return false;
-        if (p->next[i] == p->count[i])
-            continue;
-        if (first == NULL || order(&p->at[i][p->next[i]], first) < 0)
-            first = &p->at[i][p->next[i]];
-    }
-    if (first == NULL)
-        return false;
-    *out = *first;
-    for (unsigned i = 0; i < p->disks; i++)
-        if (p->next[i] < p->count[i] && order(&p->at[i][p->next[i]], out) == 0)
-            p->next[i]++;
-    return true;
-}
-
-static bool
-anything_left(const struct pages *p)
-{
-    for (unsigned i = 0; i < p->disks; i++)
-        if (p->next[i] < p->count[i] || p->more[i])
-            return true;
-    return false;
+    return c != 0 ? c : version_order(&born_b, &born_a);
 }
 
 static void
-merge(struct pages *p, uint32_t max, struct span after_key, bool resumes,
-      struct store_version *out, uint32_t *count, bool *more)
+merge_versions(struct pages *p, uint32_t max, struct span after_key, bool resumes,
+               struct store_version *out, uint32_t *count, bool *more)
 {
     struct store_version v;
 
-    while (*count < max && next_of_all(p, &v)) {
+    while (*count < max && pages_next(p, &v)) {
         struct span before = *count > 0 ? out[*count - 1].key
                              : resumes  ? after_key
                                         : (struct span){"", 0};
@@ -478,7 +411,7 @@ merge(struct pages *p, uint32_t max, struct span after_key, bool resumes,
         v.latest = v.latest && (before.len == 0 || !span_eq(before, v.key));
         out[(*count)++] = v;
     }
-    *more = anything_left(p);
+    *more = pages_left(p);
 }
 
 /* What a disk that came back shows, and was ended meanwhile, or replaced as the null version. *before: what stood before the
@@ -521,28 +454,24 @@ page_of_all(struct disks *ds, uint64_t bucket, const struct cursor *from, uint32
             struct arena *a, struct store_version *out, uint32_t *count, bool *more,
             struct errbuf *eb)
 {
-    struct pages *p = arena_try(a, sizeof *p);
-    uint8_t all[DISKS_MAX];
-    unsigned n = places_all(ds, all);
+    struct pages *p = pages_new(a, sizeof *out, version_cmp);
 
     if (p == NULL)
         return err_set(eb, ERR_BUSY, "no memory for a page of %u versions", max);
-    memset(p, 0, sizeof *p);
-    for (unsigned i = 0; i < n; i++) {
-        struct store *d = replica_enter(ds, all[i]);
-        unsigned at = p->disks;
-        enum err rc;
+    for (struct replica_walk w = replica_walk(ds); replica_walk_next(&w);) {
+        struct store_version *found = NULL;
+        uint32_t n = 0;
+        bool rest = false;
+        enum err rc = replica_version_list(w.at, bucket, from->key, from->inclusive,
+                                           from->after, max, a, &found, &n, &rest, eb);
 
-        if (d == NULL)
-            return unreachable(eb);
-        rc = store_version_list(d, bucket, from->key, from->inclusive, from->after, max,
-                                a, &p->at[at], &p->count[at], &p->more[at], eb);
-        replica_leave(ds, all[i]);
-        if (rc != ERR_OK)
+        if (rc != ERR_OK) {
+            replica_walk_end(&w);
             return rc;
-        p->disks++;
+        }
+        pages_add(p, found, n, rest);
     }
-    merge(p, max, from->key, from->after != NULL, out, count, more);
+    merge_versions(p, max, from->key, from->after != NULL, out, count, more);
     return ERR_OK;
 }
 
@@ -572,19 +501,15 @@ disks_version_list(struct disks *ds, uint64_t bucket, unsigned copies,
                    uint32_t max, struct arena *a, struct store_version **out,
                    uint32_t *count, bool *more, struct errbuf *eb)
 {
-    struct store *only = only_disk(ds);
     struct cursor from = {after_key, inclusive, after};
     struct version last;
     bool latest = false;
     enum err rc;
 
-    if (only != NULL)
-        return store_version_list(only, bucket, after_key, inclusive, after, max, a, out,
-                                  count, more, eb);
     *count = 0;
     *more = false;
     if (listing_incomplete(ds, copies))
-        return unreachable(eb);
+        return err_unreachable(eb);
     *out = arena_try(a, (max + 1) * sizeof **out);
     if (*out == NULL)
         return err_set(eb, ERR_BUSY, "no memory for a page of %u versions", max);
@@ -592,7 +517,7 @@ disks_version_list(struct disks *ds, uint64_t bucket, unsigned copies,
         rc = still_page(ds, bucket, &from, max, a, *out, count, more, eb);
         if (rc == ERR_OK &&
             listing_incomplete(ds, copies)) /* one has left before it was asked */
-            return unreachable(eb);
+            return err_unreachable(eb);
         if (rc != ERR_OK || *count == 0)
             return rc;
         latest = latest && span_eq((*out)[0].key, from.key);

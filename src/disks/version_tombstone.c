@@ -73,13 +73,13 @@ version_tombstone_put(struct disks *ds, const struct disks_key *k, const struct 
 
     for (unsigned i = 0; i < p->count; i++) {
         struct store_deleted done;
-        struct store *d = replica_enter(ds, p->at[i]);
+        struct replica *d = replica_enter(ds, p->at[i]);
         enum err one;
 
         if (d == NULL)
             continue;
-        one = store_delete_with(d, &at, &o, &done, eb);
-        replica_leave(ds, p->at[i]);
+        one = replica_delete_with(d, &at, &o, &done, eb);
+        replica_leave(d);
         if (one != ERR_OK) {
             rc = one;
             continue;
@@ -96,12 +96,11 @@ version_tombstone_put(struct disks *ds, const struct disks_key *k, const struct 
 static bool
 has_mark(struct disks *ds, unsigned slot, const struct store_key *at, struct version *as)
 {
-    struct store *d = replica_enter(ds, slot);
+    struct replica *d = replica_enter(ds, slot);
     struct entry entry;
-    enum err rc = d != NULL ? store_lookup_any(d, at, &entry, NULL) : ERR_UNAVAILABLE;
+    enum err rc = d != NULL ? replica_lookup_any(d, at, &entry, NULL) : ERR_UNAVAILABLE;
 
-    if (d != NULL)
-        replica_leave(ds, slot);
+    replica_leave(d);
     if (rc != ERR_OK || (entry.flags & ENTRY_KEPT) == 0)
         return false;
     *as = entry.version;
@@ -161,14 +160,14 @@ version_tombstone_drop_nulls(struct disks *ds, const struct disks_key *k, unsign
 {
     char room[STORE_KEY_MAX];
     struct store_key at = mark_key(&k->at, &all_nulls, room);
-    struct store *d = replica_enter(ds, slot);
+    struct replica *d = replica_enter(ds, slot);
     struct errbuf eb = {{0}};
 
     if (d == NULL)
         return;
-    if (store_tombstone_drop(d, &at, as, &eb) != ERR_OK)
+    if (replica_tombstone_drop(d, &at, as, &eb) != ERR_OK)
         LOG(LOG_WARN, "disks.tombstone", eb.text, L_SPAN("key", k->at.key));
-    replica_leave(ds, slot);
+    replica_leave(d);
 }
 
 bool
@@ -207,12 +206,10 @@ tombstone_end(struct disks *ds, const struct store_key *at, const struct version
     enum err rc = ERR_OK;
 
     for (unsigned i = 0; rc == ERR_OK && i < n; i++) {
-        struct store *d = replica_enter(ds, all[i]);
+        struct replica *d = replica_enter(ds, all[i]);
 
-        if (d == NULL)
-            return unreachable(eb);
-        rc = store_tombstone_drop(d, at, as, eb);
-        replica_leave(ds, all[i]);
+        rc = replica_tombstone_drop(d, at, as, eb);
+        replica_leave(d);
     }
     return rc;
 }
@@ -228,16 +225,16 @@ version_tombstones_walk(struct disks *ds, const struct disks_bucket *b, unsigned
     enum err rc = ERR_OK;
 
     while (rc == ERR_OK && more) {
-        struct store *d = replica_enter(ds, slot);
+        struct replica *d = replica_enter(ds, slot);
         struct store_entry *marks = NULL;
         uint32_t count = 0;
 
         if (d == NULL)
             break;
         arena_reset(a);
-        rc = store_list_any(d, TOMBSTONE_BUCKETS | b->id, after, false, AT_A_TIME, a,
-                            &marks, &count, &more, eb);
-        replica_leave(ds, slot);
+        rc = replica_list_any(d, TOMBSTONE_BUCKETS | b->id, after, false, AT_A_TIME, a,
+                              &marks, &count, &more, eb);
+        replica_leave(d);
         for (uint32_t i = 0; rc == ERR_OK && i < count; i++) {
             struct store_key at = {.bucket = TOMBSTONE_BUCKETS | b->id,
                                    .immutable_name = b->immutable_name,

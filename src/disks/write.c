@@ -51,8 +51,9 @@ too_few(unsigned have, unsigned want, struct errbuf *eb)
 
 /* One more disk has the body under way. */
 void
-writer_joins(struct disks_writer *w, unsigned slot, struct store_writer *to)
+writer_joins(struct disks_writer *w, unsigned slot, struct replica_writer *to)
 {
+    assert(w->count < DISKS_COPIES_MAX);
     w->slot[w->count] = (uint8_t)slot;
     w->to[w->count++] = to;
 }
@@ -60,21 +61,17 @@ writer_joins(struct disks_writer *w, unsigned slot, struct store_writer *to)
 static enum err
 begin_on(struct disks_writer *w, unsigned i, uint64_t size, struct errbuf *eb)
 {
-    struct store *d = replica_enter(w->disks, i);
-    struct store_writer *to = NULL;
-    enum err rc;
+    const struct content_id *content = w->count > 0 ? writer_content(w) : NULL;
+    struct replica *r = replica_enter(w->disks, i);
+    struct replica_writer *to = NULL;
+    enum err rc =
+        r != NULL ? r->ops->write_begin(r, &w->key.at, w->class, size, content, &to, eb)
+                  : err_unreachable(eb);
 
-    if (d == NULL)
-        return unreachable(eb);
-    if (w->count == 0)
-        rc = store_write_begin(d, &w->key.at, w->class, size, &to, eb);
-    else
-        rc = store_write_begin_as(d, &w->key.at, size, store_writer_content(w->to[0]),
-                                  &to, eb);
     if (rc == ERR_OK)
         writer_joins(w, i, to); /* stays in the slot until writer_drop() */
     else
-        replica_leave(w->disks, i);
+        replica_leave(r);
     return rc;
 }
 
@@ -123,8 +120,10 @@ disks_write_begin(struct disks *ds, const struct disks_key *k, enum store_class 
 static void
 writer_drop(struct disks_writer *w, unsigned i)
 {
-    store_write_abort(&w->to[i]);
-    replica_leave(w->disks, w->slot[i]);
+    struct replica *r = writer_replica(w, i);
+
+    r->ops->write_abort(&w->to[i]);
+    replica_leave(r);
     w->slot[i] = w->slot[w->count - 1];
     w->to[i] = w->to[w->count - 1];
     w->to[--w->count] = NULL;
@@ -133,10 +132,10 @@ writer_drop(struct disks_writer *w, unsigned i)
 enum err
 disks_write(struct disks_writer *w, const void *data, size_t len, struct errbuf *eb)
 {
-    enum err rc = store_write(w->to[0], data, len, eb);
+    enum err rc = writer_replica(w, 0)->ops->write(w->to[0], data, len, eb);
 
     for (unsigned i = 1; rc == ERR_OK && i < w->count; i++) {
-        enum err copy = store_write(w->to[i], data, len, eb);
+        enum err copy = writer_replica(w, i)->ops->write(w->to[i], data, len, eb);
 
         if (copy == ERR_OK)
             continue;
@@ -151,19 +150,21 @@ size_t
 disks_write_room(struct disks_writer *w, void **at)
 {
     *at = NULL;
-    return w->placed == 1 && w->count == 1 ? store_write_room(w->to[0], at) : 0;
+    return w->placed == 1 && w->count == 1
+               ? store_write_room(replica_local_writer(w->to[0]), at)
+               : 0;
 }
 
 void
 disks_write_filled(struct disks_writer *w, size_t len)
 {
-    store_write_filled(w->to[0], len);
+    store_write_filled(replica_local_writer(w->to[0]), len);
 }
 
 enum err
 disks_write_flush(struct disks_writer *w, struct errbuf *eb)
 {
-    return store_write_flush(w->to[0], eb);
+    return store_write_flush(replica_local_writer(w->to[0]), eb);
 }
 
 bool
@@ -172,7 +173,7 @@ disks_write_lend(struct disks_writer *w, struct span body)
     bool one = w->placed == 1 && w->count == 1 && body.len <= STORE_INLINE_MAX;
 
     if (one)
-        store_write_zero_copy(w->to[0], body);
+        store_write_zero_copy(replica_local_writer(w->to[0]), body);
     return one;
 }
 
@@ -180,7 +181,7 @@ enum err
 disks_write_peek(struct disks_writer *w, uint64_t offset, void *buf, size_t len,
                  size_t *n, struct errbuf *eb)
 {
-    return store_write_peek(w->to[0], offset, buf, len, n, eb);
+    return store_write_peek(replica_local_writer(w->to[0]), offset, buf, len, n, eb);
 }
 
 void
@@ -214,9 +215,9 @@ static void
 abort_prepared_copy(struct disks_writer *w, unsigned i, const struct content_id *content)
 {
     struct errbuf eb = {{0}};
-    struct store *d = w->disks->slots[w->slot[i]].disk;
+    struct replica *d = writer_replica(w, i);
 
-    if (store_abort_prepared(d, &w->key.at, content, &eb) == ERR_OK)
+    if (replica_abort_prepared(d, &w->key.at, content, &eb) == ERR_OK)
         return;
     LOG(LOG_WARN, "disks.abort", eb.text, L_SPAN("key", w->key.at.key));
     if (set_diverge(w->disks, &eb) != ERR_OK) /* a pass does it */
@@ -238,7 +239,7 @@ prepare_copies(struct disks_writer *w, const struct content_id *content,
         enum err rc;
 
         POINT(COPY_WRITTEN);
-        rc = store_prepare(&w->to[i], meta, eb);
+        rc = writer_replica(w, i)->ops->prepare(&w->to[i], meta, eb);
         POINT(COPY_PREPARED);
         if (rc == ERR_OK)
             continue;
@@ -263,9 +264,9 @@ commit_copies(struct disks_writer *w, const struct content_id *content,
 {
     for (unsigned i = 1; i < w->count; i++) {
         struct errbuf eb = {{0}};
-        struct store *d = w->disks->slots[w->slot[i]].disk;
+        struct replica *d = writer_replica(w, i);
 
-        if (store_commit_prepared(d, &w->key.at, content, v, &eb) == ERR_OK) {
+        if (replica_commit_prepared(d, &w->key.at, content, v, &eb) == ERR_OK) {
             POINT(COPY_RESOLVED);
             continue;
         }
@@ -285,18 +286,10 @@ purge_others(struct disks *ds, const struct disks_key *k, unsigned keep,
     unsigned count = places_all(ds, all);
 
     for (unsigned i = 0; i < count; i++) {
-        struct store *d = all[i] != keep ? replica_enter(ds, all[i]) : NULL;
-        struct entry entry;
-        bool existed;
-        enum err rc;
+        bool dropped;
+        enum err rc = all[i] != keep ? cached_drop(ds, k, all[i], &dropped, eb) : ERR_OK;
 
-        if (d == NULL)
-            continue;
-        rc = store_lookup(d, &k->at, &entry, eb);
-        if (rc == ERR_OK && (entry.flags & ENTRY_CACHED) != 0)
-            rc = store_delete(d, &k->at, STORE_CACHED, NULL, &existed, eb);
-        replica_leave(ds, all[i]);
-        if (rc != ERR_OK && rc != ERR_NOT_FOUND)
+        if (rc != ERR_OK)
             return rc;
     }
     return ERR_OK;
@@ -325,30 +318,25 @@ static enum err
 commit_on_all(struct disks_writer *w, const struct object_meta *meta,
               const struct store_condition *c, struct entry *out, struct errbuf *eb)
 {
-    struct content_id content = *store_writer_content(w->to[0]);
-    uint32_t phase;
-    bool locked = change_begin(w->disks, &phase);
-    uint64_t hash = locked ? place_hash(w->key.at.immutable_name, w->key.at.key) : 0;
+    struct content_id content = *writer_content(w);
+    struct key_change change = key_change_begin(w->disks, &w->key);
     enum err rc = bucket_takes(w->disks, w->key.at.bucket, eb);
 
-    if (locked)
-        keylock_take(w->disks->keylocks, hash);
-    if (rc == ERR_OK && locked)
+    if (rc == ERR_OK && change.locked)
         rc = owner_make_current(w, c, eb);
     if (rc == ERR_OK)
         rc = prepare_copies(w, &content, meta, eb);
     if (rc == ERR_OK)
-        rc = store_commit(&w->to[0], meta, c, out, eb);
+        rc = writer_replica(w, 0)->ops->commit(&w->to[0], meta, c, out, eb);
     if (rc == ERR_OK) {
         POINT(COPY_OWNED);
+        assert(w->count >= w->least);
         out->place.disk = w->slot[0];
         commit_copies(w, &content, &out->version);
     } else {
         abort_copies(w, &content);
     }
-    if (locked)
-        keylock_release(w->disks->keylocks, hash);
-    change_end(w->disks, phase);
+    key_change_end(&change);
     return rc;
 }
 
@@ -373,16 +361,15 @@ delete_on_others(struct disks *ds, const struct disks_key *k, const struct place
     bool all = true;
 
     for (unsigned i = 1; i < p->count; i++) {
-        struct store *d = replica_enter(ds, p->at[i]);
+        struct replica *d = replica_enter(ds, p->at[i]);
         struct store_deleted done = {0};
         struct errbuf eb = {{0}};
 
-        if (d == NULL || store_delete_with(d, &k->at, o, &done, &eb) != ERR_OK) {
+        if (replica_delete_with(d, &k->at, o, &done, &eb) != ERR_OK) {
             LOG(LOG_WARN, "disks.delete", eb.text, L_SPAN("key", k->at.key));
             all = false;
         }
-        if (d != NULL)
-            replica_leave(ds, p->at[i]);
+        replica_leave(d);
     }
     return all;
 }
@@ -392,44 +379,42 @@ end_tombstones(struct disks *ds, const struct disks_key *k, const struct places 
                const struct version *v)
 {
     for (unsigned i = 0; i < p->count; i++) {
-        struct store *d = replica_enter(ds, p->at[i]);
+        struct replica *d = replica_enter(ds, p->at[i]);
         struct errbuf eb = {{0}};
 
         if (d == NULL)
             continue;
-        if (store_tombstone_drop(d, &k->at, v, &eb) != ERR_OK)
+        if (replica_tombstone_drop(d, &k->at, v, &eb) != ERR_OK)
             LOG(LOG_WARN, "disks.tombstone", eb.text, L_SPAN("key", k->at.key));
-        replica_leave(ds, p->at[i]);
+        replica_leave(d);
     }
 }
 
-/* The owner judges and gives the version; a tombstone stays wherever the key was until all have heard of it. On the owner
- * always: its log may fail over this very record, and what it held is copied to another disk then. When it comes back, the
- * delete has happened for all of them or for none: without a tombstone the copy would be seen, brought home behind the
- * delete in the log, and be gone at the next replay. */
+/* The owner checks the condition and gives the version; a tombstone stays wherever the key was until every replica has the
+ * delete. On the owner too, where there are several disks: its write-ahead log may fail over this very record, and what it
+ * held is copied to another disk then. When it comes back, the delete has happened for all of them or for none: without a
+ * tombstone the copy would be seen, copied to the owner behind the delete in the log, and be gone at the next replay. */
 static enum err
 delete_everywhere(struct disks *ds, const struct disks_key *k, struct places *p,
                   bool guarded, const struct store_condition *c, bool *existed,
                   struct errbuf *eb)
 {
-    bool out = any_replica_unreachable(ds);
+    bool out = any_replica_unreachable(ds), sole = is_sole(ds);
     struct store_delete_options o = {.condition = c,
-                                     .keep_tombstone = true,
-                                     .always = guarded || out,
+                                     .keep_tombstone = !sole,
+                                     .always = !sole && (guarded || out),
                                      .now_ms = (int64_t)(rt_wall_ns() / 1000000u)};
     struct store_deleted done = {0};
-    struct store *d = replica_enter(ds, p->at[0]);
-    enum err rc;
+    struct replica *owner = replica_enter(ds, p->at[0]);
+    enum err rc = replica_delete_with(owner, &k->at, &o, &done, eb);
 
-    if (d == NULL)
-        return unreachable(eb);
-    rc = store_delete_with(d, &k->at, &o, &done, eb);
-    replica_leave(ds, p->at[0]);
+    replica_leave(owner);
     if (rc != ERR_OK)
         return rc;
     if (!guarded)
         *existed = done.existed;
-    if (done.version.epoch == 0) /* nothing was there, and nothing was written */
+    if (sole ||
+        done.version.epoch == 0) /* 0: nothing was there, and nothing was written */
         return ERR_OK;
     if (!guarded)
         p->count = p->placed; /* the others hold nothing of it */
@@ -447,168 +432,128 @@ static enum err
 delete_native(struct disks *ds, const struct disks_key *k,
               const struct store_condition *c, bool *existed, struct errbuf *eb)
 {
-    uint64_t hash = place_hash(k->at.immutable_name, k->at.key);
+    struct key_change change = key_change_begin(ds, k);
     struct entry entry;
     struct places p;
-    uint32_t phase;
-    bool locked = change_begin(ds, &phase);
-    enum err rc = ERR_OK;
+    enum err rc;
 
-    if (locked)
-        keylock_take(ds->keylocks, hash);
-    places_of_change(ds, k, locked, &p);
-    if (p.placed == 0)
-        rc = unreachable(eb);
-    if (rc == ERR_OK && locked)
+    places_of_change(ds, k, change.locked, &p);
+    rc = p.placed > 0 ? ERR_OK : err_unreachable(eb);
+    if (rc == ERR_OK && change.locked)
         *existed = lookup_all(ds, k, &entry, NULL) == ERR_OK &&
                    (entry.flags & ENTRY_TOMBSTONE) == 0;
-    if (rc == ERR_OK && locked && c != NULL)
+    if (rc == ERR_OK && change.locked && c != NULL)
         rc = copy_to_owner(ds, k, p.at[0], 0, eb);
     if (rc == ERR_OK)
-        rc = delete_everywhere(ds, k, &p, locked, c, existed, eb);
-    if (locked)
-        keylock_release(ds->keylocks, hash);
-    change_end(ds, phase);
+        rc = delete_everywhere(ds, k, &p, change.locked, c, existed, eb);
+    key_change_end(&change);
     return rc;
 }
 
-/* ---- cached ---- */
+/* ---- the cached class: one replica, on a disk of this node ---- */
 
-typedef enum err cached_fn(struct store *d, const struct store_key *k, void *arg,
-                           struct errbuf *eb);
-
-/* A cached key lies on one disk; what others have of it from before goes first, durably. */
-static enum err
-on_cached(struct disks *ds, const struct disks_key *k, cached_fn *fn, void *arg,
-          struct errbuf *eb)
-{
-    struct disks_key one = *k;
-    struct store *d = only_disk(ds);
-    struct places p;
-    uint32_t phase;
-    bool locked = change_begin(ds, &phase);
-    uint64_t hash = place_hash(k->at.immutable_name, k->at.key);
-    enum err rc = ERR_OK;
-
-    if (d != NULL) {
-        rc = fn(d, &k->at, arg, eb);
-        change_end(ds, phase);
-        return rc;
-    }
-    one.copies = 1;
-    if (locked)
-        keylock_take(ds->keylocks, hash);
-    places_of(ds, &one, &p);
-    if (p.placed > 0 && locked)
-        rc = purge_others(ds, k, p.at[0], eb);
-    d = p.placed > 0 && rc == ERR_OK ? replica_enter(ds, p.at[0]) : NULL;
-    if (d != NULL) {
-        rc = fn(d, &k->at, arg, eb);
-        replica_leave(ds, p.at[0]);
-    } else if (rc == ERR_OK) {
-        rc = unreachable(eb);
-    }
-    if (locked)
-        keylock_release(ds->keylocks, hash);
-    change_end(ds, phase);
-    return rc;
-}
-
-struct cached_delete {
-    const struct store_condition *condition;
-    bool *existed;
+/* A change of a cached key, which lies on one disk. */
+struct cached_change {
+    struct key_change change;
+    struct replica *at; /* entered; NULL after an error */
 };
 
+/* What other disks have of the key from before is dropped first, durably. Ended by cached_end() in any case. */
 static enum err
-cached_delete(struct store *d, const struct store_key *k, void *arg, struct errbuf *eb)
+cached_begin(struct disks *ds, const struct disks_key *k, struct cached_change *out,
+             struct errbuf *eb)
 {
-    struct cached_delete *x = arg;
+    struct disks_key one = *k;
+    struct places p;
+    enum err rc = ERR_OK;
 
-    return store_delete(d, k, STORE_CACHED, x->condition, x->existed, eb);
+    out->change = key_change_begin(ds, k);
+    out->at = NULL;
+    one.copies = 1;
+    places_of(ds, &one, &p);
+    if (p.placed > 0 && out->change.locked)
+        rc = purge_others(ds, k, p.at[0], eb);
+    if (rc != ERR_OK)
+        return rc;
+    out->at = p.placed > 0 ? replica_enter(ds, p.at[0]) : NULL;
+    return out->at != NULL ? ERR_OK : err_unreachable(eb);
 }
 
-static enum err
-cached_doubt(struct store *d, const struct store_key *k, void *arg, struct errbuf *eb)
+static void
+cached_end(struct cached_change *c)
 {
-    (void)arg;
-    return store_in_doubt_begin(d, k, eb);
-}
-
-static enum err
-cached_doubt_clear(struct store *d, const struct store_key *k, void *arg,
-                   struct errbuf *eb)
-{
-    (void)arg;
-    return store_in_doubt_clear(d, k, eb);
+    replica_leave(c->at);
+    key_change_end(&c->change);
 }
 
 enum err
 disks_in_doubt_begin(struct disks *ds, const struct disks_key *k, struct errbuf *eb)
 {
-    return on_cached(ds, k, cached_doubt, NULL, eb);
+    struct cached_change c;
+    enum err rc = cached_begin(ds, k, &c, eb);
+
+    if (rc == ERR_OK)
+        rc = store_in_doubt_begin(c.at->store, &k->at, eb);
+    cached_end(&c);
+    return rc;
 }
 
 enum err
 disks_in_doubt_clear(struct disks *ds, const struct disks_key *k, struct errbuf *eb)
 {
-    return on_cached(ds, k, cached_doubt_clear, NULL, eb);
+    struct cached_change c;
+    enum err rc = cached_begin(ds, k, &c, eb);
+
+    if (rc == ERR_OK)
+        rc = store_in_doubt_clear(c.at->store, &k->at, eb);
+    cached_end(&c);
+    return rc;
 }
 
 uint32_t
 disks_in_doubt_count(struct disks *ds, const struct disks_key *k,
                      const struct entry *entry)
 {
-    struct store *d = replica_enter(ds, entry->place.disk);
-    uint32_t doubts = d != NULL ? store_in_doubt_count(d, &k->at) : 0;
+    struct replica *r = replica_enter(ds, entry->place.disk);
+    uint32_t count = r != NULL ? store_in_doubt_count(r->store, &k->at) : 0;
 
-    if (d != NULL)
-        replica_leave(ds, entry->place.disk);
-    return doubts;
-}
-
-struct cached_settle {
-    const struct entry *entry;
-    uint32_t doubts;
-};
-
-static enum err
-cached_settle(struct store *d, const struct store_key *k, void *arg, struct errbuf *eb)
-{
-    struct cached_settle *x = arg;
-
-    return store_in_doubt_resolve(d, k, &x->entry->version, x->doubts, eb);
+    replica_leave(r);
+    return count;
 }
 
 enum err
 disks_in_doubt_resolve(struct disks *ds, const struct disks_key *k,
-                       const struct entry *entry, uint32_t doubts, struct errbuf *eb)
+                       const struct entry *entry, uint32_t count, struct errbuf *eb)
 {
-    struct cached_settle x = {entry, doubts};
-    struct disks_key one = *k;
-    struct places p;
+    struct cached_change c;
+    enum err rc = cached_begin(ds, k, &c, eb);
 
-    one.copies = 1;
-    places_of(ds, &one, &p);
-    if (only_disk(ds) == NULL && (p.placed == 0 || p.at[0] != entry->place.disk))
-        return err_set(eb, ERR_PRECONDITION, "the key has another owner");
-    return on_cached(ds, k, cached_settle, &x, eb);
+    if (rc == ERR_OK && replica_slot_of(c.at) != entry->place.disk)
+        rc = err_set(eb, ERR_PRECONDITION, "the key has another owner");
+    if (rc == ERR_OK)
+        rc = store_in_doubt_resolve(c.at->store, &k->at, &entry->version, count, eb);
+    cached_end(&c);
+    return rc;
+}
+
+static enum err
+delete_cached(struct disks *ds, const struct disks_key *k,
+              const struct store_condition *condition, bool *existed, struct errbuf *eb)
+{
+    struct cached_change c;
+    enum err rc = cached_begin(ds, k, &c, eb);
+
+    if (rc == ERR_OK)
+        rc = store_delete(c.at->store, &k->at, STORE_CACHED, condition, existed, eb);
+    cached_end(&c);
+    return rc;
 }
 
 enum err
 disks_delete(struct disks *ds, const struct disks_key *k, enum store_class class,
              const struct store_condition *c, bool *existed, struct errbuf *eb)
 {
-    struct store *d = only_disk(ds);
-    uint32_t phase;
-    enum err rc;
-
     *existed = false;
-    if (class == STORE_CACHED)
-        return on_cached(ds, k, cached_delete, &(struct cached_delete){c, existed}, eb);
-    if (d == NULL)
-        return delete_native(ds, k, c, existed, eb);
-    (void)change_begin(ds, &phase);
-    rc = store_delete(d, &k->at, class, c, existed, eb);
-    change_end(ds, phase);
-    return rc;
+    return class == STORE_CACHED ? delete_cached(ds, k, c, existed, eb)
+                                 : delete_native(ds, k, c, existed, eb);
 }

@@ -1,11 +1,25 @@
 /* write: what objects and parts on their way in share. */
 #pragma once
+#include <assert.h>
+
 #include "disks/internal.h"
 
 struct disks_writer *writer_new(struct disks *ds, const struct disks_key *k,
                                 enum store_class class);
 /* One more disk has the body under way; the caller is in its slot. */
-void writer_joins(struct disks_writer *w, unsigned slot, struct store_writer *to);
+void writer_joins(struct disks_writer *w, unsigned slot, struct replica_writer *to);
+/* The replica of copy i, entered, and the content id of the body. */
+static inline struct replica *
+writer_replica(const struct disks_writer *w, unsigned i)
+{
+    assert(i < w->count);
+    return &w->disks->slots[w->slot[i]].at;
+}
+static inline const struct content_id *
+writer_content(const struct disks_writer *w)
+{
+    return writer_replica(w, 0)->ops->content(w->to[0]);
+}
 unsigned copies_least(const struct disks_key *k);
 enum err too_few(unsigned have, unsigned want, struct errbuf *eb);
 
@@ -20,7 +34,7 @@ struct upload_replicas {
 enum err upload_replicas_find(struct disks *ds, const struct disks_key *k,
                               const struct upload_id *u, struct upload_replicas *out,
                               struct errbuf *eb) MUST_CHECK;
-struct store *upload_replica_store(const struct upload_replicas *h, unsigned i);
+struct replica *upload_replica(const struct upload_replicas *h, unsigned i);
 void upload_replicas_leave(struct upload_replicas *h); /* twice is fine */
 
 /* Copies of a write whose owner is to[0]. prepare ends with ERR_OK when enough have it. */

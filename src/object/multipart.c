@@ -58,7 +58,7 @@ object_upload_begin(struct object_service *s, const struct map_bucket *b, struct
                                   eb);
     }
     whole.mtime_ms = (int64_t)(rt_wall_ns() / 1000000u);
-    rc = disks_upload_begin(s->options.disks, &k, STORE_NATIVE, &whole, &id, eb);
+    rc = disks_upload_begin(s->options.disks, &k, &whole, &id, eb);
     if (rc == ERR_OK)
         *upload_id = id_text(a, &id);
     return rc;

@@ -343,7 +343,7 @@ do_upload(struct life *f, struct ledger_key *k, char *body)
     struct upload_id u;
     struct errbuf eb = {0};
     uint32_t parts = 1 + (uint32_t)(sim_random() % 3);
-    enum err rc = disks_upload_begin(f->set, &key, STORE_NATIVE, &meta, &u, &eb);
+    enum err rc = disks_upload_begin(f->set, &key, &meta, &u, &eb);
 
     for (uint32_t i = 1; rc == ERR_OK && i <= parts; i++) {
         uint64_t size = random_size();

@@ -281,21 +281,20 @@ show_disks(struct life *f, const struct birth_key *k)
     fprintf(stderr, "key %s, %ssettled:", k->name,
             atomic_load(&f->set->converged) ? "" : "not ");
     for (unsigned i = 0; i < atomic_load(&f->set->slot_count); i++) {
-        struct store *d = replica_enter(f->set, i);
+        struct replica *d = replica_enter(f->set, i);
         struct arena *a = arena_new(4096, 1 << 20);
         struct store_version *v;
         uint32_t n = 0;
         bool more;
 
-        if (d != NULL && store_version_list(d, key.at.bucket, key.at.key, true, NULL,
-                                            PAGE_TOP, a, &v, &n, &more, NULL) != ERR_OK)
+        if (replica_version_list(d, key.at.bucket, key.at.key, true, NULL, PAGE_TOP, a, &v,
+                                 &n, &more, NULL) != ERR_OK)
             n = 0;
         for (uint32_t j = 0; j < n && span_eq(v[j].key, key.at.key); j++)
             fprintf(stderr, " [%u] %" PRIu64 ".%" PRIu64 " as %" PRIu64 ".%" PRIu64, i,
                     entry_born(&v[j].entry).epoch, entry_born(&v[j].entry).counter,
                     v[j].entry.version.epoch, v[j].entry.version.counter);
-        if (d != NULL)
-            replica_leave(f->set, i);
+        replica_leave(d);
         arena_free(&a);
     }
     fprintf(stderr, "\n");

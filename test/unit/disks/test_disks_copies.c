@@ -202,8 +202,8 @@ uploads(void *arg)
 
     REQUIRE(rig_open(g, 7) == ERR_OK);
     rig_fill(whole, 700000, 9);
-    CHECK(disks_upload_begin(g->ds, &k, STORE_NATIVE, &meta, &u, &g->eb) == ERR_OK);
-    CHECK(disks_upload_begin(g->ds, &k, STORE_NATIVE, &meta, &other, &g->eb) == ERR_OK);
+    CHECK(disks_upload_begin(g->ds, &k, &meta, &u, &g->eb) == ERR_OK);
+    CHECK(disks_upload_begin(g->ds, &k, &meta, &other, &g->eb) == ERR_OK);
     for (unsigned i = 0; i < 2; i++) {
         struct disks_writer *w;
 
@@ -339,7 +339,7 @@ fails_in_a_pass(void *arg)
             break;
     }
     gone = &g->ds->slots[p.at[0]];
-    CHECK(health_move(gone->disk->health, STORE_FAILED, "planted", 0));
+    CHECK(health_move(gone->at.store->health, STORE_FAILED, "planted", 0));
     for (unsigned i = 0; i < PATIENCE_MS / 10 && replica_state(gone) != REPLICA_OUT; i++)
         CHECK(rt_sleep_ms(10) == ERR_OK);
     CHECK(replica_state(gone) == REPLICA_OUT);
@@ -390,7 +390,7 @@ begin_before(struct rig *g)
 
         snprintf(key, sizeof key, "a-%03u", i / 2);
         k = rig_key(g, key);
-        CHECK(disks_upload_begin(g->ds, &k, STORE_NATIVE, &meta, &u, &g->eb) == ERR_OK);
+        CHECK(disks_upload_begin(g->ds, &k, &meta, &u, &g->eb) == ERR_OK);
     }
 }
 
@@ -413,8 +413,8 @@ upload_ends_without_a_disk(void *arg)
     bool more;
 
     REQUIRE(rig_open(g, 3) == ERR_OK);
-    CHECK(disks_upload_begin(g->ds, &k, STORE_NATIVE, &meta, &u, &g->eb) == ERR_OK);
-    CHECK(disks_upload_begin(g->ds, &k, STORE_NATIVE, &meta, &other, &g->eb) == ERR_OK);
+    CHECK(disks_upload_begin(g->ds, &k, &meta, &u, &g->eb) == ERR_OK);
+    CHECK(disks_upload_begin(g->ds, &k, &meta, &other, &g->eb) == ERR_OK);
     begin_before(g);
     REQUIRE(disks_part_begin(g->ds, &k, &u, 1, 4, &w, &g->eb) == ERR_OK);
     CHECK(disks_write(w, "abcd", 4, &g->eb) == ERR_OK);
@@ -460,7 +460,7 @@ begin_one(struct rig *g, const struct disks_key *k, struct upload_id *u)
     struct object_meta meta = {.mtime_ms = 1};
     struct disks_writer *w;
 
-    REQUIRE(disks_upload_begin(g->ds, k, STORE_NATIVE, &meta, u, &g->eb) == ERR_OK);
+    REQUIRE(disks_upload_begin(g->ds, k, &meta, u, &g->eb) == ERR_OK);
     REQUIRE(disks_part_begin(g->ds, k, u, 1, 4, &w, &g->eb) == ERR_OK);
     CHECK(disks_write(w, "abcd", 4, &g->eb) == ERR_OK);
     CHECK(disks_part_commit(&w, &meta, &g->eb) == ERR_OK);
@@ -478,7 +478,7 @@ marks(struct rig *g)
         uint32_t count;
         bool more;
 
-        CHECK(store_list_any(g->ds->slots[i].disk, TOMBSTONE_BUCKETS | RIG_BUCKET,
+        CHECK(store_list_any(g->ds->slots[i].at.store, TOMBSTONE_BUCKETS | RIG_BUCKET,
                              SPAN(""), true, 100, a, &found, &count, &more,
                              &g->eb) == ERR_OK);
         sum += count;
@@ -579,7 +579,7 @@ undecided_on(struct rig *g, unsigned slot)
 {
     struct store_stat st;
 
-    store_stat(g->ds->slots[slot].disk, &st);
+    store_stat(g->ds->slots[slot].at.store, &st);
     return st.prepared;
 }
 
@@ -606,7 +606,7 @@ begin_with_part(struct rig *g, const struct disks_key *k, struct arena *a,
     uint32_t count;
     bool more;
 
-    CHECK(disks_upload_begin(g->ds, k, STORE_NATIVE, &meta, u, &g->eb) == ERR_OK);
+    CHECK(disks_upload_begin(g->ds, k, &meta, u, &g->eb) == ERR_OK);
     REQUIRE(disks_part_begin(g->ds, k, u, 1, 4, &w, &g->eb) == ERR_OK);
     CHECK(disks_write(w, "abcd", 4, &g->eb) == ERR_OK);
     CHECK(disks_part_commit(&w, &meta, &g->eb) == ERR_OK);
@@ -637,8 +637,8 @@ decision_failed(void *arg)
     CHECK(rig_settled(g));
     begin_with_part(g, &k, a, &u, &parts);
     places_of(g->ds, &k, &p);
-    owner = g->ds->slots[p.at[0]].disk;
-    copy = g->ds->slots[p.at[1]].disk;
+    owner = g->ds->slots[p.at[0]].at.store;
+    copy = g->ds->slots[p.at[1]].at.store;
     content = store_mint_id(owner);
     CHECK(store_upload_prepare(copy, &k.at, &u, parts, 1, &content, &meta, &g->eb) ==
           ERR_OK);
@@ -686,7 +686,7 @@ copies_left_over(void *arg)
     REQUIRE(rig_open(g, 3) == ERR_OK);
     REQUIRE(rig_put_if(g, "there", 4, 1, NULL, &entry) == ERR_OK);
     CHECK(rig_settled(g));
-    d = g->ds->slots[1].disk;
+    d = g->ds->slots[1].at.store;
     for (unsigned i = 0; i < OPEN; i++) {
         char key[16];
         struct disks_key k;

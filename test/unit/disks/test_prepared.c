@@ -12,7 +12,7 @@ undecided_on(struct rig *g, unsigned slot)
 {
     struct store_stat st;
 
-    store_stat(g->ds->slots[slot].disk, &st);
+    store_stat(g->ds->slots[slot].at.store, &st);
     return st.prepared;
 }
 
@@ -54,10 +54,10 @@ write_half(struct rig *g, const struct disks_key *k, enum store_versioning versi
     rig_fill(data, LEN, SEED);
     places_of(g->ds, k, p);
     REQUIRE(p->placed == 2);
-    owner = g->ds->slots[p->at[0]].disk;
+    owner = g->ds->slots[p->at[0]].at.store;
     REQUIRE(store_write_begin(owner, &k->at, STORE_NATIVE, LEN, &own, &g->eb) == ERR_OK);
     content = *store_writer_content(own);
-    REQUIRE(store_write_begin_as(g->ds->slots[p->at[1]].disk, &k->at, LEN, &content,
+    REQUIRE(store_write_begin_as(g->ds->slots[p->at[1]].at.store, &k->at, LEN, &content,
                                  &copy, &g->eb) == ERR_OK);
     CHECK(store_write(own, data, LEN, &g->eb) == ERR_OK);
     CHECK(store_write(copy, data, LEN, &g->eb) == ERR_OK);
@@ -110,7 +110,7 @@ nobody_answers(void *arg)
     REQUIRE(rig_open(g, 3) == ERR_OK);
     CHECK(gets_decided(g, g->path[p.at[1]]));
     CHECK(rig_settled(g));
-    CHECK(has_content(g->ds->slots[p.at[1]].disk, &k, &entry.content));
+    CHECK(has_content(g->ds->slots[p.at[1]].at.store, &k, &entry.content));
     disks_close(&g->ds);
 }
 
@@ -162,7 +162,7 @@ older_version(void *arg)
     CHECK(rig_settled(g));
     CHECK_U64(undecided_on(g, p.at[1]), 0);
     CHECK_U64(disks_copied_bytes(g->ds), 0); /* decided, not copied once more */
-    CHECK(store_version_find(g->ds->slots[p.at[1]].disk, &k.at, &born, &found, &current,
+    CHECK(store_version_find(g->ds->slots[p.at[1]].at.store, &k.at, &born, &found, &current,
                              &g->eb) == ERR_OK);
     CHECK(memcmp(&found.content, &entry.content, sizeof entry.content) == 0 && !current);
     disks_close(&g->ds);
@@ -187,7 +187,7 @@ refused(void *arg)
 
     REQUIRE(rig_open(g, 3) == ERR_OK);
     CHECK(rig_settled(g));
-    REQUIRE(disks_upload_begin(g->ds, &k, STORE_NATIVE, &meta, &u, &g->eb) == ERR_OK);
+    REQUIRE(disks_upload_begin(g->ds, &k, &meta, &u, &g->eb) == ERR_OK);
     REQUIRE(disks_part_begin(g->ds, &k, &u, 1, 4, &w, &g->eb) == ERR_OK);
     CHECK(disks_write(w, "abcd", 4, &g->eb) == ERR_OK);
     CHECK(disks_part_commit(&w, &meta, &g->eb) == ERR_OK);
@@ -195,8 +195,8 @@ refused(void *arg)
           ERR_OK);
     REQUIRE(count == 1);
     places_of(g->ds, &k, &p);
-    content = store_mint_id(g->ds->slots[p.at[0]].disk);
-    CHECK(store_upload_prepare(g->ds->slots[p.at[1]].disk, &k.at, &u, parts, 1, &content,
+    content = store_mint_id(g->ds->slots[p.at[0]].at.store);
+    CHECK(store_upload_prepare(g->ds->slots[p.at[1]].at.store, &k.at, &u, parts, 1, &content,
                                &meta, &g->eb) == ERR_OK);
     CHECK(disks_upload_abort(g->ds, &k, &u, &g->eb) == ERR_BUSY);
     CHECK(set_diverge(g->ds, &g->eb) == ERR_OK);
@@ -243,8 +243,8 @@ giver_is_removed(void *arg)
     CHECK(rig_settled(g));
     k = key_of_another(g, text);
     write_half(g, &k, STORE_UNVERSIONED, &p, &entry);
-    copy = g->ds->slots[p.at[1]].disk;
-    third = g->ds->slots[3u - p.at[0] - p.at[1]].disk;
+    copy = g->ds->slots[p.at[1]].at.store;
+    third = g->ds->slots[3u - p.at[0] - p.at[1]].at.store;
     atomic_store(&g->ds->slots[p.at[1]].state,
                  REPLICA_FROZEN); /* for whoever would decide */
     replica_take_out(g->ds, p.at[0]);
@@ -315,7 +315,7 @@ not_of_its_order(void *arg)
     replica_take_out(g->ds, before.at[0]);
     CHECK(rig_settled(g));
     places_of(g->ds, &k, &p);
-    copy = g->ds->slots[p.at[1]].disk;
+    copy = g->ds->slots[p.at[1]].at.store;
     prepare_alone(g, &k, copy, &content);
     CHECK(set_diverge(g->ds, &g->eb) == ERR_OK);
     CHECK(rig_settled(g));
@@ -344,7 +344,7 @@ not_known_to_who_is_missed(void *arg)
     replica_take_out(g->ds, before.at[0]);
     CHECK(g->ds->slots[before.at[0]].missed);
     places_of(g->ds, &k, &p);
-    copy = g->ds->slots[p.at[1]].disk;
+    copy = g->ds->slots[p.at[1]].at.store;
     prepare_alone(g, &k, copy, &content);
     CHECK(gets_decided(g, g->path[p.at[1]])); /* given up, as all are who could know */
     CHECK(!has_content(copy, &k, &content));
@@ -373,11 +373,11 @@ frozen(void *arg)
     REQUIRE(rig_open(g, 3) == ERR_OK);
     REQUIRE(rig_put_if(g, "there", 4, 1, NULL, &entry) == ERR_OK);
     CHECK(rig_settled(g));
-    CHECK(store_replica_begin(g->ds->slots[1].disk, &k.at, &entry, &u, &g->eb) == ERR_OK);
+    CHECK(store_replica_begin(g->ds->slots[1].at.store, &k.at, &entry, &u, &g->eb) == ERR_OK);
     atomic_store(&g->ds->slots[1].state, REPLICA_FROZEN);
     CHECK(set_diverge(g->ds, &g->eb) == ERR_OK);
     CHECK(rig_settled(g));
-    CHECK(store_replica_list(g->ds->slots[1].disk, RIG_BUCKET, SPAN(""), NULL, 10, a,
+    CHECK(store_replica_list(g->ds->slots[1].at.store, RIG_BUCKET, SPAN(""), NULL, 10, a,
                              &listed, &count, &more, &g->eb) == ERR_OK);
     CHECK_U64(count, 1);
     disks_close(&g->ds);
