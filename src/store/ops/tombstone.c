@@ -52,7 +52,7 @@ store_delete_with(struct store *d, const struct store_key *k,
                            o->keep_tombstone ? LOG_RECORD_TOMBSTONE : LOG_RECORD_DELETE,
                        .key = k,
                        .condition = o->condition,
-                       .meta = &stamp,
+                       .meta = o->keep_tombstone ? &stamp : NULL,
                        .of.tombstone.always = o->always && o->keep_tombstone};
     enum err rc;
 
