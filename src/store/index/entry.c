@@ -18,6 +18,8 @@
 #define FLAGS_CODED  (2 * ENTRY_CHUNKS - 1)
 #define FLAGS_OWN    (FLAGS_CODED & ~(FLAG_CONTENT | FLAG_BORN))
 #define OTHERS       (ENTRY_SUSPENDED | ENTRY_KEPT | ENTRY_CHUNKS)
+static_assert((FLAGS_OWN & (FLAG_CONTENT | FLAG_BORN)) == 0, "flags of the coding alone");
+static_assert((ENTRY_PREPARED & FLAGS_CODED) == 0, "never stored");
 static_assert((FLAGS_OWN & OTHERS) == OTHERS,
               "the coding's own flags are none of a row's");
 
@@ -147,6 +149,8 @@ entry_seal(const struct entry_key *where, unsigned char *out, const unsigned cha
 {
     size_t len = (size_t)(end - out);
 
+    assert(end > out);
+    assert(len + 4 <= VALUE_CODED_MAX);
     put_be(out + len, entry_sum(where, out, len), 4);
     return len + 4;
 }
@@ -275,8 +279,13 @@ entry_take_fields(struct cursor *c, struct entry *entry)
 size_t
 entry_encode(const struct entry_key *where, const struct entry *entry, unsigned char *out)
 {
+    size_t len;
+
+    assert(where->table == TABLE_OBJECTS || where->table == TABLE_VERSIONS);
     out[0] = ENTRY_FORMAT;
-    return entry_seal(where, out, entry_put_fields(out + 1, entry));
+    len = entry_seal(where, out, entry_put_fields(out + 1, entry));
+    assert(len <= ENTRY_CODED_MAX);
+    return len;
 }
 
 enum err
@@ -308,6 +317,8 @@ upload_entry_encode(const struct entry_key *where, const struct upload_entry *u,
 {
     unsigned char *at = out;
 
+    assert(where->table == TABLE_UPLOADS);
+    assert(u->class < STORE_CLASSES_);
     *at++ = ENTRY_FORMAT;
     at = put_varint(at, (uint64_t)u->class | (u->copy ? UPLOAD_COPY : 0));
     at = put_varint(at, zigzag(u->begun_ms));
@@ -339,6 +350,7 @@ part_entry_encode(const struct entry_key *where, const struct part_entry *p,
 {
     unsigned char *at = out;
 
+    assert(where->table == TABLE_PARTS);
     assert(p->checksum_len <= sizeof p->checksum);
     *at++ = ENTRY_FORMAT;
     *at++ = p->checksum_algorithm;
@@ -372,6 +384,7 @@ done_entry_encode(const struct entry_key *where, const struct done_entry *d,
 {
     unsigned char *at = out;
 
+    assert(where->table == TABLE_DONE);
     assert(d->key.len <= STORE_KEY_MAX);
     *at++ = ENTRY_FORMAT;
     at = put_varint(at, zigzag(d->completed_ms));
@@ -403,6 +416,7 @@ prepared_entry_encode(const struct entry_key *where, const struct prepared_entry
 {
     unsigned char *at = out;
 
+    assert(where->table == TABLE_PREPARED);
     assert(p->key.len <= STORE_KEY_MAX);
     *at++ = ENTRY_FORMAT;
     at = put_varint(at, p->bucket);

@@ -1,5 +1,6 @@
 #include "store/index/find.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/hash.h"
@@ -27,6 +28,7 @@ find_or_not(struct memtable *t, struct index *x, const struct entry_key *where,
     size_t len;
     enum err rc;
 
+    assert(where->table < TABLES_);
     out->in_index = false;
     switch (memtable_find(t, where->table, where->bucket, where->key, &out->value)) {
     case MEMTABLE_HIT:
@@ -39,6 +41,7 @@ find_or_not(struct memtable *t, struct index *x, const struct entry_key *where,
     out->in_index = true;
     rc = index_find(x, where->table, where->bucket, where->key, want, out->bytes, &len,
                     eb);
+    assert(rc != ERR_OK || (len > 0 && len <= sizeof out->bytes));
     out->value = (struct span){(char *)out->bytes, len};
     return rc;
 }

@@ -176,6 +176,7 @@ open_readers(struct index *x)
     int rc = 0;
 
     for (unsigned i = 0; rc == 0 && i < x->loops; i++) {
+        assert(x->readers[i].txn == NULL);
         rc = mdb_txn_begin(x->env, NULL, MDB_RDONLY, &x->readers[i].txn);
         if (rc == 0)
             mdb_txn_reset(x->readers[i].txn);
@@ -186,6 +187,7 @@ open_readers(struct index *x)
 static void
 close_env(struct index *x)
 {
+    assert(!x->proof.on);
     for (unsigned i = 0; i < x->loops; i++) {
         if (x->readers[i].txn != NULL)
             mdb_txn_abort(x->readers[i].txn);
@@ -315,6 +317,7 @@ index_open_work(void *arg)
 
         (void)mdb_env_stat(j->x->env, &stat);
         j->x->page_bytes = stat.ms_psize;
+        assert(j->x->page_bytes > 0);
         atomic_store(&j->x->objects, j->x->meta.objects);
         index_set_proven(j->x, j->fresh);
         index_opened(j->x);
@@ -441,6 +444,7 @@ index_new(const struct index_options *o)
 {
     struct index *x = xcalloc(1, sizeof *x);
 
+    assert(o->dir != NULL);
     x->options = *o;
     x->options.map_bytes = o->map_bytes != 0 ? o->map_bytes : MAP_DEFAULT;
     x->options.memory_bytes = o->memory_bytes != 0 ? o->memory_bytes : MEMORY_DEFAULT;
@@ -451,6 +455,7 @@ index_new(const struct index_options *o)
     memset(x->readers, 0, x->loops * sizeof *x->readers);
     rt_cond_init(&x->populated);
     rt_sem_init(&x->turn, 1);
+    assert(x->loops > 0);
     return x;
 }
 
@@ -500,6 +505,7 @@ index_open(const struct index_options *o, struct index **out, enum index_state *
         index_close(&x);
         return rc == ERR_NOT_FOUND && o->read_only ? ERR_OK : rc;
     }
+    assert(x->env != NULL);
     *checkpoint = x->meta.checkpoint;
     index_populate_behind(x);
     *out = x;
@@ -528,7 +534,9 @@ index_reset(struct index *x, struct errbuf *eb)
     enum index_state state;
     enum err rc;
 
+    assert(!x->options.read_only && !x->proof.on);
     index_end_populating(x);
+    assert(!x->populating);
     x->populate_no_more = false;
     rc = rt_blocking(index_close_work, x, DEADLINE_NEVER);
     if (rc != ERR_OK)
@@ -566,6 +574,7 @@ index_close(struct index **xp)
     if (x == NULL)
         return;
     index_end_populating(x);
+    assert(!x->populating && !x->proof.on);
     if (x->env != NULL) {
         rt_shield_begin(&shield);
         if (rt_blocking(index_close_work, x, DEADLINE_NEVER) != ERR_OK)

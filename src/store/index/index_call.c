@@ -1,5 +1,7 @@
 #include "store/index/index_call.h"
 
+#include <assert.h>
+
 #include "store/index/index.h"
 #include "store/index/index_internal.h"
 #include "store/index/index_resident.h"
@@ -20,6 +22,7 @@ call_begin(struct index *x, struct index_reader *mine, MDB_txn **out)
 {
     if (mine == NULL)
         return mdb_txn_begin(x->env, NULL, MDB_RDONLY, out);
+    assert(mine->txn != NULL);
     *out = mine->txn;
     return mdb_txn_renew(mine->txn);
 }
@@ -39,6 +42,8 @@ call_guarded(void *arg)
     struct index_call *c = arg;
     MDB_txn *txn;
 
+    assert(c->run != NULL);
+    assert(!c->looks || (c->look != NULL && c->mine != NULL));
     c->seen = c->looks ? index_resident_begin(c->x, &c->page) : INDEX_PAGE_RESIDENT;
     if (c->seen != INDEX_PAGE_RESIDENT)
         return;
@@ -154,6 +159,7 @@ index_call_now(struct index_call *c, struct index_want *want, const char *what,
 {
     bool here;
 
+    assert(want != NULL);
     c->page = want->known ? want->page : INDEX_NO_PAGE;
     here = call_here(c);
     *want = (struct index_want){.known = !here && c->seen == INDEX_PAGE_ABSENT,

@@ -1,4 +1,5 @@
 /* The small values of the index as bytes: docs/formats.md, section "index". */
+#include <assert.h>
 #include <string.h>
 
 #include "base/cursor.h"
@@ -40,7 +41,8 @@ index_meta_encode(const struct index_meta *m, unsigned char out[INDEX_META_BYTES
     at = put_be(at, m->next_space, 4);
     at = put_be(at, m->objects, 8);
     at = put_be(at, m->tally.pairs, 8);
-    (void)put_be(at, m->tally.sum, 8);
+    at = put_be(at, m->tally.sum, 8);
+    assert(at <= out + INDEX_META_BYTES - 4);
     put_be(out + INDEX_META_BYTES - 4, hash_crc32c(0, out, INDEX_META_BYTES - 4), 4);
 }
 
@@ -115,6 +117,9 @@ index_cell_encode(const MDB_val *key, const struct index_cell *cell, unsigned ch
 {
     unsigned char *at = out;
 
+    assert(key->mv_size <= KEY_CODED_MAX);
+    assert(cell->layer == 0 || key->mv_size == KEY_CODED_MAX);
+    assert(cell->entry.len <= ENTRY_CODED_MAX);
     if (key->mv_size == KEY_CODED_MAX) {
         *at++ = (unsigned char)((cell->entry.len > 0 ? CELL_ENTRY : 0u) |
                                 (cell->layer != 0 ? CELL_LAYER : 0u));
@@ -140,6 +145,7 @@ space_sum(uint64_t bucket, uint32_t space)
 void
 index_space_encode(uint64_t bucket, uint32_t space, unsigned char out[INDEX_SPACE_BYTES])
 {
+    assert(space != 0);
     put_be(put_be(out, space, 4), space_sum(bucket, space), 4);
 }
 
@@ -157,6 +163,7 @@ void
 index_segment_key(enum store_class class, uint32_t segment,
                   unsigned char out[INDEX_SEGMENT_KEY])
 {
+    assert(class < STORE_CLASSES_);
     put_be(put_be(out, (uint64_t) class, 1), segment, 4);
 }
 

@@ -1,4 +1,6 @@
 /* What a batch changes in the index's counts: the tally of its pairs, living and dead bytes of segments, objects of buckets. */
+#include <assert.h>
+
 #include "base/mem.h"
 #include "store/index/entry.h"
 #include "store/index/index.h"
@@ -13,6 +15,8 @@ int
 index_put_pair(struct index_writer *w, unsigned db, MDB_val *key, const MDB_val *before,
                MDB_val *value)
 {
+    assert(db < DBS_ && db != DB_META);
+    assert(w->x->dbi[db] != NO_DBI);
     if (before != NULL)
         index_tally_goes(w, db, key, index_pair_sum(db, key, before));
     index_tally_comes(w, db, key, index_pair_sum(db, key, value));
@@ -56,6 +60,8 @@ index_count_segment(struct index_writer *w, enum store_class class, uint32_t seg
         w->segments[w->segment_count++] =
             (struct run_segment){.class = class, .segment = segment};
     }
+    assert(i < w->segment_count && w->segment_count <= w->segment_room);
+    assert(w->segments[i].segment == segment && w->segments[i].class == class);
     *met = i + 1;
     w->segments[i].living += living;
     w->segments[i].dead += dead;
@@ -161,6 +167,7 @@ index_count_usage(struct index_writer *w, uint64_t bucket, const struct entry *b
         w->usage[w->usage_count++] = (struct index_usage){.bucket = bucket};
     }
     u = &w->usage[w->usage_count - 1];
+    assert(u->bucket == bucket && w->usage_count <= w->usage_room);
     if (before != NULL && entry_has_object(before)) {
         u->objects--;
         u->bytes -= (int64_t)before->size;

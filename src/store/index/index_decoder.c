@@ -1,5 +1,6 @@
 #include "store/index/index_decoder.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/lock.h"
@@ -68,6 +69,7 @@ index_decoder_free(struct index_decoder **ap)
     *ap = NULL;
     if (a == NULL)
         return;
+    assert(!a->filling);
     run_walk_end(&a->walk);
     pthread_cond_destroy(&a->changed);
     lock_fini(&a->lock);
@@ -93,6 +95,8 @@ decoder_fill_next(struct index_decoder *a)
 {
     struct slice *s = &a->slices[a->filled % a->room];
 
+    assert(!a->filling && !a->over);
+    assert(a->filled - a->emptied < a->room);
     a->filling = true;
     lock_release(&a->lock);
     decoder_fill(a, s);
@@ -138,6 +142,7 @@ decoder_take_slice(struct index_decoder *a)
         else
             decoder_fill_next(a);
     }
+    assert(a->filled >= a->emptied && a->filled - a->emptied <= a->room);
     a->writer_waits = false;
     if (a->filled != a->emptied)
         s = &a->slices[a->emptied % a->room];
@@ -149,6 +154,7 @@ void
 index_decoder_begin(struct index_decoder *a)
 {
     lock_acquire(&a->lock);
+    assert(!a->writing && !a->ended);
     a->writing = true;
     lock_release(&a->lock);
 }

@@ -2,6 +2,7 @@
 #include "store/index/index_internal.h"
 #include "store/index/index_writer.h"
 #include "store/record/keys.h"
+#include <assert.h>
 #include <string.h>
 
 /* ---- a table that fills from empty ---- */
@@ -34,6 +35,8 @@ index_append_put(struct index_writer *w, enum table table, MDB_val *key, MDB_val
     int rc =
         a->cursor != NULL ? 0 : mdb_cursor_open(w->txn, w->x->dbi[table], &a->cursor);
 
+    assert(a->on && table == TABLE_OBJECTS);
+    assert(key->mv_size <= sizeof a->last);
     memcpy(a->last, key->mv_data, key->mv_size);
     a->len = key->mv_size;
     return rc == 0 ? mdb_cursor_put(a->cursor, key, value, MDB_APPEND) : rc;
@@ -116,6 +119,7 @@ index_space_of(struct index_writer *w, uint64_t bucket, bool make, uint32_t *spa
         return MDB_CORRUPTED;
     if (rc == MDB_NOTFOUND && make) {
         *space = w->meta.next_space++;
+        assert(*space != 0 && w->meta.next_space != 0);
         index_space_encode(bucket, *space, bytes);
         value = (MDB_val){sizeof bytes, bytes};
         rc = index_put_pair(w, DB_SPACES, &key, NULL, &value);
@@ -166,6 +170,8 @@ index_store_step(struct index_writer *w, enum table table, struct index_step *s)
     struct index_cell cell = {.entry = s->entry, .layer = s->layer};
     bool gone = s->entry.len == 0 && s->layer == 0;
 
+    assert(s->len >= 4 && s->len <= KEY_CODED_MAX);
+    assert(s->layer == 0 || s->len == KEY_CODED_MAX);
     if (gone && !s->exists)
         return 0;
     value = (MDB_val){index_cell_encode(&key, &cell, bytes), bytes};
@@ -187,7 +193,9 @@ index_go_down(struct index_writer *w, enum table table, const struct coded_entry
     uint32_t space;
     int rc = index_space_of(w, e->bucket, make, &space);
 
+    assert(index_is_layered(table) && e->table == table);
     p->count = key_layers(e->key.len);
+    assert(p->count > 0 && p->count <= KEY_LAYERS_MAX);
     for (unsigned i = 0; rc == 0; i++) {
         struct index_step *s = &p->at[i];
 
@@ -198,6 +206,7 @@ index_go_down(struct index_writer *w, enum table table, const struct coded_entry
             if (!make)
                 return MDB_NOTFOUND;
             s->layer = w->meta.next_space++;
+            assert(s->layer != 0);
             rc = index_store_step(w, table, s);
         }
         space = s->layer;
@@ -216,6 +225,7 @@ index_go_up(struct index_writer *w, enum table table, struct index_path *p)
         MDB_cursor *cursor;
         bool empty;
 
+        assert(p->at[i - 1].layer == p->at[i].space);
         if (p->at[i].entry.len > 0 || p->at[i].layer != 0)
             break;
         rc = mdb_cursor_open(w->txn, w->x->dbi[table], &cursor);

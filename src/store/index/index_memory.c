@@ -1,5 +1,6 @@
 /* Is the index in memory? A small one is when it is opened, a larger one is brought in behind that, piece by piece; what the kernel
  * takes back comes again later. */
+#include <assert.h>
 #include <lmdb.h>
 
 #include "base/log.h"
@@ -48,6 +49,7 @@ populate_fetch(struct index *x)
     uint64_t used = atomic_load(&x->used_bytes);
     uint64_t more = used - MIN(used, x->populated_bytes);
 
+    assert(x->map != NULL && used <= x->map_len);
     if (more > 0)
         (void)!rt_map_populate((const char *)x->map + x->populated_bytes, more);
     x->populated_bytes = used;
@@ -174,6 +176,7 @@ populate_fiber(void *arg)
         }
         rt_cond_broadcast(&x->populated);
     }
+    assert(x->populating);
     x->populating = false;
     rt_cond_broadcast(&x->populated);
 }

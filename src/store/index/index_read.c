@@ -1,4 +1,5 @@
 /* Reading the index: what is asked of LMDB; index_call.h has where that runs. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -68,6 +69,7 @@ struct find {
 static int
 find_take_value(const struct find *f, struct span v)
 {
+    assert(f->value != NULL && f->len != NULL);
     if (v.len == 0)
         return MDB_NOTFOUND;
     if (v.len > VALUE_CODED_MAX)
@@ -153,6 +155,7 @@ index_find(struct index *x, enum table table, uint64_t bucket, struct span key,
                            .arg = &f};
     enum err rc;
 
+    assert(table < TABLES_);
     *len = 0;
     rc = want != NULL ? index_call_now(&c, want, "lookup", eb)
                       : index_call(&c, "lookup", eb);
@@ -458,6 +461,8 @@ scan_emit(struct walk *w, size_t len, struct span value)
     struct coded_entry *e = &w->page->entries[w->page->count];
     char *at;
 
+    assert(!w->over && len <= KEY_UPLOAD_MAX);
+    assert(w->page->count <= w->scan->max);
     if (!span_starts((struct span){w->name, len}, w->scan->prefix)) {
         w->over = true; /* the scan began at the prefix: this is behind it */
         return;
@@ -496,6 +501,7 @@ walk_space(struct walk *w, uint32_t space, size_t base, struct span seek, bool i
     MDB_cursor *cursor;
     int rc = mdb_cursor_open(w->txn, w->dbi, &cursor);
 
+    assert(base <= KEY_UPLOAD_MAX);
     if (rc != 0)
         return rc;
     for (rc = mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE); rc == 0 && !w->over;
@@ -596,6 +602,7 @@ index_scan(struct index *x, const struct scan *s, struct arena *a, struct page *
         .x = x, .run = index_is_layered(s->table) ? scan_layered : scan_flat, .arg = &w};
     enum err rc;
 
+    assert(s->table < TABLES_ && s->max > 0);
     *out = (struct page){0};
     out->entries = arena_try(a, s->max * sizeof *out->entries);
     w.name = arena_try(a, KEY_UPLOAD_MAX);

@@ -244,6 +244,7 @@ index_resident(struct index *x, MDB_txn *txn, unsigned db, const MDB_val *key,
     const char *leaf;
     enum index_resident look = find_root(&p, txn, db, &tree);
 
+    assert(rt_on_loop() && db < DBS_);
     if (look == INDEX_PAGE_RESIDENT)
         look = look_follow(&p, &tree, (struct span){key->mv_data, key->mv_size}, &leaf);
     *page = p.away;

@@ -404,6 +404,7 @@ verify_piece(struct index_verify *v, uint32_t leaves, struct errbuf *eb)
 {
     enum err rc;
 
+    assert(leaves > 0 && v->place.db <= DBS_ && v->place.len <= sizeof v->place.key);
     v->left = leaves;
     v->tally = (struct index_tally){0};
     rc = rt_blocking(piece_work, v, DEADLINE_NEVER);
@@ -415,6 +416,8 @@ verify_piece(struct index_verify *v, uint32_t leaves, struct errbuf *eb)
         return err_set(eb, ERR_CANCELLED, "index: not verified");
     if (v->rc != 0)
         return index_code(v->x, v->rc, "verify", eb);
+    assert(v->left <= leaves);
+    assert(v->txn == NULL && v->cursor == NULL);
     if (v->wrong == NULL)
         return ERR_OK;
     index_set_hiding(v->x);

@@ -59,6 +59,7 @@ change_object(struct index_writer *w, const struct decoded_entry *ae,
     const struct entry *after = gone ? NULL : &ae->entry;
     bool had = old.len > 0;
 
+    assert(e->table == TABLE_OBJECTS);
     if (ae->bad)
         return MDB_CORRUPTED;
     if (had && entry_decode(&where, old, &before) != ERR_OK) {
@@ -102,6 +103,7 @@ change_older(struct index_writer *w, const struct coded_entry *e,
     struct entry before, after;
     bool had = old.len > 0, gone = e->value.len == 0;
 
+    assert(e->table == TABLE_VERSIONS);
     if (!gone && entry_decode(&where, e->value, &after) != ERR_OK)
         return MDB_CORRUPTED; /* our own memory */
     if (had && entry_decode(&where, old, &before) != ERR_OK) {
@@ -223,6 +225,7 @@ change_prepared(struct index_writer *w, const struct coded_entry *e, const MDB_v
     struct entry_key where = {e->table, 0, e->key};
     struct prepared_entry p;
 
+    assert(e->table == TABLE_PREPARED);
     if (old != NULL) {
         struct span bytes = {old->mv_data, old->mv_size};
 
@@ -279,6 +282,7 @@ apply_entries(struct index_writer *w)
     const struct decoded_entry *ae;
     int rc = 0;
 
+    assert(w->txn != NULL && w->decoder != NULL && w->path != NULL);
     while (rc == 0 && (ae = index_decoder_next(w->decoder)) != NULL)
         rc = apply_entry(w, ae);
     for (uint32_t i = 0; i < w->batch->count; i++) {
@@ -375,6 +379,7 @@ index_apply_work(void *arg)
     struct index_writer *w = arg;
     struct index *x = w->x;
 
+    assert(w->txn == NULL && w->rc == 0);
     index_decoder_begin(w->decoder);
     w->now_ms = (int64_t)(rt_wall_ns() / 1000000u);
     w->path = xmalloc(sizeof *w->path);
@@ -386,6 +391,8 @@ index_apply_work(void *arg)
     free(w->usage);
     if (w->rc != 0)
         return;
+    assert(w->segment_count <= w->segment_room && w->usage_count <= w->usage_room);
+    assert(x->proof.on || (w->proven.pairs == 0 && w->proven.sum == 0));
     x->meta = w->meta;
     x->proof.counted.pairs += w->proven.pairs;
     x->proof.counted.sum += w->proven.sum;
@@ -432,6 +439,8 @@ index_apply(struct index *x, const struct frozen_runs *b,
     struct index_writer w = {.x = x, .batch = b};
     enum err rc;
 
+    assert(!x->options.read_only);
+    assert(b->count > 0);
     index_turn_acquire(x);
     w.meta = x->meta;
     w.meta.checkpoint = *checkpoint;

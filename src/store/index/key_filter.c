@@ -1,5 +1,6 @@
 #include "store/index/key_filter.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
@@ -12,6 +13,8 @@
 #define WORDS_FAR    (1u << 12) /* of a part that is not in a near cache anyway */
 #define PARTS_MOST   12u        /* 16 MiB: each is twice as large as the one before */
 
+static_assert((WORDS_LEAST & (WORDS_LEAST - 1)) == 0, "a mask chooses the word");
+static_assert((WORDS_MOST & (WORDS_MOST - 1)) == 0, "a mask chooses the word");
 /* Three bits of one word a key, so that a question costs one cache miss for each part that is not small. */
 struct part {
     uint64_t mask;
@@ -29,6 +32,9 @@ filter_grow(struct key_filter *k, uint64_t words)
 {
     struct part *p = xcalloc(1, sizeof *p + words * sizeof p->words[0]);
 
+    assert((words & (words - 1)) == 0);
+    assert(words >= WORDS_LEAST && words <= WORDS_MOST);
+    assert(k->count < PARTS_MOST);
     p->mask = words - 1;
     k->at[k->count++] = p;
     k->left = words * 64 / KEY_BITS;
@@ -72,6 +78,7 @@ filter_make_room(struct key_filter *k)
 {
     uint64_t words = k->at[k->count - 1]->mask + 1;
 
+    assert(k->count > 0);
     if (k->left == 0 && words < WORDS_MOST && k->count < PARTS_MOST)
         filter_grow(k, 2 * words);
 }
@@ -87,6 +94,7 @@ key_filter_add(struct key_filter *k, uint64_t hash)
     p = k->at[k->count - 1];
     p->words[hash & p->mask] |= filter_bits_of(hash);
     k->left -= k->left > 0 ? 1 : 0;
+    assert(key_filter_maybe(k, hash));
 }
 
 void

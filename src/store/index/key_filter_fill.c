@@ -8,6 +8,7 @@
 #include "store/index/run.h"
 #include "store/record/keys.h"
 #include "store/store_entry.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,9 +73,11 @@ fill_add_page(struct key_filter_fill *f, const struct page *page)
             return ERR_CORRUPT;
         key_filter_add(f->disk->key_filter, run_key_hash(e->bucket, e->key));
     }
+    assert(page->count <= PAGE_KEYS);
     if (page->count > 0) {
         struct span last = page->entries[page->count - 1].key;
 
+        assert(last.len <= sizeof f->after);
         f->after_len = (uint32_t)last.len;
         memcpy(f->after, last.at, last.len);
     }
@@ -103,6 +106,7 @@ fill_take_page(struct key_filter_fill *f)
     struct page page;
     enum err rc;
 
+    assert(f->in_bucket);
     arena_reset(f->arena);
     rc = index_scan(f->disk->index, &s, f->arena, &page, NULL);
     if (rc != ERR_OK)

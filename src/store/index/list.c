@@ -1,5 +1,6 @@
 #include "store/index/list.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,6 +45,8 @@ list_merge_new(struct memtable *t, struct index *x, const struct scan *s)
 {
     struct merge *m = xmalloc(sizeof *m);
 
+    assert(s->table < TABLES_);
+    assert(s->after.len <= sizeof m->place);
     m->memtable = t;
     m->index = x;
     m->scratch = arena_new(SCRATCH_FIRST, SCRATCH_MAX);
@@ -70,6 +73,7 @@ bound_by(struct merge *m, const struct page *p)
 
     if (!p->more)
         return;
+    assert(p->count > 0);
     last = p->entries[p->count - 1].key;
     if (!m->bounded || span_cmp(last, m->bound) < 0)
         m->bound = last;
@@ -83,6 +87,7 @@ list_next_round(struct merge *m, struct errbuf *eb)
     enum err rc;
 
     if (m->began) {
+        assert(m->bounded && m->bound.len <= sizeof m->place);
         memcpy(m->place, m->bound.at, m->bound.len);
         m->scan.after = (struct span){m->place, m->bound.len};
         m->scan.inclusive = false;
@@ -120,6 +125,7 @@ list_merge_next(struct merge *m, struct coded_entry *out, bool *in_index, bool *
         enum err rc;
 
         if (first != NULL && (!m->bounded || span_cmp(first->key, m->bound) <= 0)) {
+            assert(first->table == m->scan.table && first->bucket == m->scan.bucket);
             *out = *first;
             *in_index = c > 0;
             m->memtable_at += c <= 0;
@@ -202,6 +208,7 @@ list_fill(struct listing *l, struct memtable *t, struct index *x, struct scan *s
     bool in_index, over;
     enum err rc = ERR_OK;
 
+    assert(l->take != NULL && l->item_size > 0);
     l->count = 0;
     l->more = false;
     l->items = arena_try(l->arena, MAX(l->max, 1u) * l->item_size);
@@ -229,6 +236,8 @@ list_fill(struct listing *l, struct memtable *t, struct index *x, struct scan *s
         l->count++;
     }
     list_merge_free(&m);
+    assert(l->count <= l->max);
+    assert(!l->more || l->count == l->max);
     return rc;
 }
 
@@ -547,6 +556,7 @@ list_versions(struct memtable *t, struct index *x, uint64_t bucket, struct span 
             rc = side_next(next, x, eb);
         }
     }
+    assert(*count <= max);
     list_merge_free(&now->merge);
     list_merge_free(&older->merge);
     free(now);

@@ -68,6 +68,8 @@ lookup_cache_new(void)
 
     r->loops = loops;
     r->small_sets = MAX(SMALL_ALL / loops, SMALL_LEAST) / SMALL_WAYS;
+    assert(loops > 0);
+    assert(r->small_sets > 0);
     return r;
 }
 
@@ -96,6 +98,7 @@ set_parity(struct lookup_cache *r, const struct run *run, uint32_t parity)
         _Atomic uint32_t *counter = &r->changed[hash % COUNTERS];
         uint32_t now = atomic_load_explicit(counter, memory_order_relaxed);
 
+        assert(parity <= 1);
         if (now % 2 != parity)
             atomic_store_explicit(counter, now + 1, memory_order_release);
     }
@@ -118,6 +121,7 @@ entry_slot_of(struct lookup_cache *r, uint32_t hash, bool make)
 {
     struct lookup_cache_loop *mine = &r->of[rt_loop_index()];
 
+    assert(rt_loop_index() < r->loops);
     if (mine->entries == NULL && make)
         mine->entries = xcalloc(CACHE_ENTRIES, sizeof(struct lookup_cache_entry));
     return mine->entries != NULL ? &mine->entries[hash % CACHE_ENTRIES] : NULL;
@@ -163,6 +167,9 @@ lookup_cache_keep(struct lookup_cache *r, uint64_t bucket, struct span key,
 
     if (!ticket->usable || key.len > KEY_MAX)
         return;
+    assert(rt_on_loop());
+    assert(ticket->stamp % 2 == 0);
+    assert((entry->flags & ENTRY_TOMBSTONE) == 0);
     slot = entry_slot_of(r, ticket->hash, true);
     *slot = (struct lookup_cache_entry){.bucket = bucket,
                                         .hash = ticket->hash,
@@ -232,6 +239,8 @@ lookup_cache_small_keep(struct lookup_cache *r, const struct lookup_cache_ticket
 
     if (!ticket->usable || !entry_is_small(entry))
         return false;
+    assert(rt_on_loop());
+    assert(ticket->stamp % 2 == 0);
     set = small_set_of(r, ticket->hash, true);
     s = &set[0];
     if (s->segment != 0 && s->hash != ticket->hash) /* the newest stands first */

@@ -83,6 +83,24 @@ replace_runs(struct memtable *t, struct runs *rs)
     rt_retire(runs_free, old);
 }
 
+/* What holds between two steps of the owner loop. */
+static void
+memtable_check(const struct memtable *t)
+{
+    const struct runs *rs = current_runs(t);
+    uint32_t entries = 0;
+
+    assert(rs != NULL);
+    assert(t->frozen <= rs->count);
+    assert((t->gathered != NULL) == t->replaying);
+    for (uint32_t i = 0; i < rs->count; i++) {
+        assert(rs->at[i] != NULL);
+        assert(t->replaying || run_is_finished(rs->at[i]));
+        entries += run_count(rs->at[i]);
+    }
+    assert(entries == rs->entries);
+}
+
 struct memtable *
 memtable_new(void)
 {
@@ -99,6 +117,7 @@ memtable_free(struct memtable **tp)
 {
     if (*tp == NULL)
         return;
+    assert(!(*tp)->merging);
     runs_free(current_runs(*tp));
     run_drop((*tp)->gathered);
     lookup_cache_free(&(*tp)->lookup_cache);
@@ -155,6 +174,7 @@ await_merge(const struct memtable *t, const struct runs *old, const struct run *
         entries += more;
         n++;
     }
+    assert(n < JOIN_SERVED && n <= kept - t->frozen);
     return n + 1 == JOIN_SERVED ? n : 0;
 }
 
@@ -249,6 +269,8 @@ runs_put_in_place(struct memtable *t, uint32_t first, uint32_t count, struct run
     const struct runs *old = current_runs(t);
     struct runs *rs = runs_new(old->count - (count - 1));
 
+    assert(count > 0 && first + count <= old->count);
+    assert(run_is_finished(r));
     for (uint32_t i = 0; i < first; i++)
         rs->at[i] = run_ref(old->at[i]);
     rs->at[first] = r;
@@ -355,8 +377,10 @@ memtable_sort_frozen(struct memtable *t, struct frozen_runs *b)
         else
             runs_finish_all(t);
     }
-    for (uint32_t i = 0; i < b->count; i++)
+    for (uint32_t i = 0; i < b->count; i++) {
         b->runs[i] = current_runs(t)->at[i];
+        assert(rc != ERR_OK || run_is_finished(b->runs[i]));
+    }
     return rc;
 }
 
@@ -369,8 +393,10 @@ memtable_gathered(struct memtable *t)
 void
 memtable_replaying(struct memtable *t, bool yes)
 {
+    assert(t->replaying != yes);
     t->replaying = yes;
     if (yes) {
+        assert(t->gathered == NULL && !t->merging);
         rt_group_begin(&t->merger);
         t->gathered = run_gather();
         return;
@@ -378,6 +404,7 @@ memtable_replaying(struct memtable *t, bool yes)
     rt_group_join(&t->merger);
     runs_finish_all(t);
     run_free(&t->gathered);
+    memtable_check(t);
 }
 
 void
@@ -385,6 +412,7 @@ memtable_gather(struct memtable *t, struct run **rp)
 {
     struct run *r = *rp;
 
+    assert(t->replaying && t->gathered != NULL);
     *rp = NULL;
     if (r != NULL) {
         lookup_cache_change_begin(t->lookup_cache, r);
@@ -409,6 +437,7 @@ memtable_push(struct memtable *t, struct run **rp)
         memtable_gather(t, rp);
         return;
     }
+    assert(r != NULL && !run_is_finished(r));
     *rp = NULL;
     run_finish(r);
     lookup_cache_change_begin(t->lookup_cache, r);
@@ -420,6 +449,7 @@ memtable_push(struct memtable *t, struct run **rp)
     replace_runs(t, rs);
     lookup_cache_change_end(t->lookup_cache, r);
     run_drop(r);
+    memtable_check(t);
 }
 
 enum memtable_result
@@ -488,6 +518,7 @@ memtable_scan(struct memtable *t, const struct scan *s, struct arena *a, struct 
     struct coded_entry e;
     enum err rc = ERR_OK;
 
+    assert(s->table < TABLES_);
     *out = (struct page){0};
     if (rs->count == 0)
         return ERR_OK;
@@ -513,6 +544,7 @@ memtable_scan(struct memtable *t, const struct scan *s, struct arena *a, struct 
         out->count++;
     }
     run_walk_end(&w);
+    assert(out->count <= s->max);
     return rc;
 }
 
@@ -531,6 +563,7 @@ memtable_freeze(struct memtable *t, struct frozen_runs *out)
     for (uint32_t i = 0; i < rs->count; i++)
         out->runs[i] = rs->at[i];
     out->count = t->frozen = rs->count;
+    memtable_check(t);
     return true;
 }
 
@@ -540,6 +573,7 @@ memtable_drop(struct memtable *t, struct frozen_runs *b)
     struct runs *old = current_runs(t), *rs;
 
     assert(b->count == t->frozen && b->count > 0);
+    assert(old->count >= t->frozen);
     rs = runs_new(old->count - t->frozen);
     for (uint32_t i = 0; i < rs->count; i++)
         rs->at[i] = run_ref(old->at[t->frozen + i]);
@@ -551,6 +585,7 @@ void
 memtable_thaw(struct memtable *t, struct frozen_runs *b)
 {
     assert(b->count == t->frozen);
+    assert(b->count == 0 || b->runs != NULL);
     t->frozen = 0;
     free(b->runs);
     *b = (struct frozen_runs){0};

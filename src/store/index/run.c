@@ -24,7 +24,10 @@
 static void
 run_buffer_drop(struct run_buffer *s)
 {
-    if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
+    uint32_t refs = atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel);
+
+    assert(refs > 0);
+    if (refs != 1)
         return;
     if (s->big != NULL)
         bigmem_free(s->big, RUN_BUFFER_BIG);
@@ -57,6 +60,7 @@ run_ref(const struct run *r)
     struct run *mine =
         (struct run *)(uintptr_t)r; /* the count is not part of what is immutable */
 
+    assert(atomic_load_explicit(&mine->refs, memory_order_relaxed) > 0);
     atomic_fetch_add_explicit(&mine->refs, 1, memory_order_relaxed);
     return mine;
 }
@@ -128,7 +132,9 @@ run_buffer_move(struct run_buffer *s, bool big)
 {
     struct buf to;
 
+    assert(big == (s->big == NULL));
     if (big) {
+        assert(s->buf.len <= RUN_BUFFER_BIG);
         s->big = bigmem_new(RUN_BUFFER_BIG);
         to = (struct buf){.at = s->big, .room = RUN_BUFFER_BIG, .limit = RUN_BUFFER_BIG};
     } else {
@@ -152,6 +158,7 @@ keep_bytes(struct run *r, struct item *item, struct span key, struct span value)
 
     if (r->run_buffer->big != NULL && key.len + value.len > RUN_BUFFER_BIG - b->len)
         run_buffer_move(r->run_buffer, false);
+    assert(key.len == item->key_len && value.len == item->value_len);
     item->at = (uint32_t)b->len;
     if (key.at + key.len == value.at) {
         buf_put(b, key.at, key.len + value.len);
@@ -170,12 +177,14 @@ next_item(struct run *r)
         r->room = r->room == 0 ? 16 : 2 * r->room;
         r->items = xrealloc(r->items, r->room * sizeof *r->items);
     }
+    assert(r->count < r->room);
     return &r->items[r->count++];
 }
 
 static struct item
 item_of(const struct entry_key *where, uint32_t hash, struct span value)
 {
+    assert(where->table < TABLES_);
     assert(where->key.len <= UINT16_MAX && value.len <= UINT16_MAX);
     return (struct item){
         .bucket = where->bucket,
@@ -302,6 +311,7 @@ run_segment(struct run *r, enum store_class class, uint32_t segment, int64_t liv
     uint32_t i = 0;
 
     assert(!r->finished);
+    assert(class < STORE_CLASSES_);
     while (i < r->segment_count &&
            (r->segments[i].class != class || r->segments[i].segment != segment))
         i++;
@@ -450,6 +460,8 @@ items_in_order(const struct run *r)
     for (uint32_t i = 0; i < r->count; i++)
         order[i] = (struct sorted){
             skip == SIZE_MAX ? 0 : bytes_behind(item_key(r, &r->items[i]), skip), i};
+    assert(r->count > 0);
+    assert(order != few || r->count <= INSERT_MOST);
     if (order == few) {
         insert_all(r, order);
     } else if (many) {
@@ -492,6 +504,7 @@ keep_newest(struct run *r)
                                 item_value(r, it)))
             *last = *it;
     }
+    assert(kept <= r->count && (kept > 0) == (r->count > 0));
     r->count = kept;
 }
 
@@ -506,6 +519,7 @@ run_build_slots(struct run *r, uint32_t least)
     free(r->slots);
     r->slots = xcalloc(slots, sizeof *r->slots);
     r->slot_mask = slots - 1;
+    assert(slots > r->count); /* a search ends at a free slot */
     for (uint32_t i = 0; i < r->count; i++) {
         uint32_t at = r->items[i].hash & r->slot_mask;
 
@@ -525,6 +539,7 @@ run_finish(struct run *r)
     }
     run_build_slots(r, 2 * r->count);
     r->finished = true;
+    assert(r->count <= r->room);
 }
 
 static struct item *
@@ -599,6 +614,8 @@ gather_new(struct run *r, const struct item *like, struct span key, struct span 
     while (r->slots[at] != 0)
         at = (at + 1) & r->slot_mask;
     r->slots[at] = r->count;
+    assert(r->gathers && !r->finished);
+    assert(2 * r->count <= r->slot_mask);
 }
 
 void

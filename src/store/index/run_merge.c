@@ -133,6 +133,7 @@ walk_step(struct run_walk *w)
     else
         note_first(w, &w->heap[0]);
     walk_sift_down(w, 0);
+    assert(w->count == 0 || w->heap[0].item < w->heap[0].run->count);
 }
 
 bool
@@ -293,6 +294,7 @@ run_merge(const struct run *const *runs, uint32_t count)
     merge_reserve(r, runs, count);
     for (uint32_t i = 0; i < count; i++) {
         assert(runs[i]->finished);
+        assert(runs[i] != r);
         run_add_segments(r, runs[i]);
         if (runs[i]->count > 0)
             from[left++] = (struct source){.run = runs[i],
@@ -312,6 +314,7 @@ run_merge(const struct run *const *runs, uint32_t count)
         else
             memmove(s, s + 1, (size_t)(&from[--left] - s) * sizeof *s);
     }
+    assert(left == 0 && r->count <= r->room);
     run_build_slots(r, 2 * r->count); /* they came in order, each key once */
     r->finished = true;
     return r;

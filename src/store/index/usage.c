@@ -1,5 +1,6 @@
 #include "store/index/usage.h"
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -161,6 +162,8 @@ usage_note_bytes(struct usage_changes *c, uint64_t bucket, int64_t objects, int6
         u = &c->at[c->count++];
         *u = (struct usage_change){.bucket = bucket};
     }
+    assert(c->count <= c->room);
+    assert(u->bucket == bucket);
     u->objects += objects;
     u->bytes += bytes;
 }
@@ -199,6 +202,7 @@ usage_apply(struct usage *u, struct usage_changes *c)
         if (a->objects < 0 || a->bytes < 0)
             usage_add(u, a->bucket, MIN(a->objects, 0), MIN(a->bytes, 0));
     }
+    assert(c->count <= c->room);
     c->count = 0;
 }
 

@@ -10,6 +10,9 @@
 #include "store/store_upload.h"
 
 static_assert(KEY_CODED_MAX <= 511, "the largest key of LMDB");
+static_assert(sizeof(struct upload_id) == 16, "an id ends the key of an upload");
+static_assert(sizeof(struct content_id) == 16, "an id is the key of a prepared version");
+static_assert(KEY_PART_BYTES == sizeof(struct upload_id) + 4, "an id and a number");
 
 static void
 keys_put_be(unsigned char *out, uint64_t value, unsigned bytes)
@@ -57,6 +60,7 @@ key_upload_prefix(struct span key, unsigned char out[KEY_UPLOAD_MAX])
     }
     out[n++] = 0;
     out[n++] = 0;
+    assert(n >= key.len + 2 && n + 16 <= KEY_UPLOAD_MAX);
     return n;
 }
 
@@ -116,6 +120,7 @@ key_upload_parse(struct span coded, char *key, size_t *key_len, struct upload_id
     if (coded.len != sizeof id->id.bytes)
         return false;
     memcpy(id->id.bytes, coded.at, coded.len);
+    assert(n <= STORE_KEY_MAX);
     *key_len = n;
     return true;
 }
