@@ -28,7 +28,7 @@ WORDS = [
     (r"\bhome[ _]loops?\w*|\w+_home_loop\b|\b\w+'s home\b", "owner loop"),
     (r"\b(?:disk_)?carr(?:y|ied)_\w+|\b\w+_carr(?:y|ied)\b", "relocate"),
     (r"\b\w*stencil\w*", "header template"),
-    (r"\bsigners?\b|\bsigners_\w+", "signature cache"),
+    (r"\bsigners\b|\bsigners_\w+", "signature cache"),
     (r"\bcold_join\w*", "single-flight fetch"),
     (r"\bat_once\b|\b\w*_glance\b|\bglance\w*", "inline handler"),
     (r"\bbirth[ _]name\w*", "immutable name"),
