@@ -48,7 +48,7 @@ is_section(const char *line, const char *profile)
 }
 
 static void
-take(char **where, const char *value)
+take_value(char **where, const char *value)
 {
     if (*where == NULL && value[0] != '\0')
         *where = xstrdup(value);
@@ -82,7 +82,7 @@ take_pair(struct aws_profile *p, char *line)
     name = trim(line);
     for (size_t i = 0; i < ARRAY_LEN(known); i++)
         if (strcmp(name, known[i].name) == 0)
-            take(known[i].where, trim(equals + 1));
+            take_value(known[i].where, trim(equals + 1));
 }
 
 static void

@@ -19,8 +19,8 @@ no_document(struct s3_failure *f, struct errbuf *eb)
 }
 
 static enum err
-simple(struct s3_client *c, const char *method, struct span bucket, struct s3_failure *f,
-       struct errbuf *eb)
+bucket_call(struct s3_client *c, const char *method, struct span bucket,
+            struct s3_failure *f, struct errbuf *eb)
 {
     struct s3_call_spec o = {.method = method, .bucket = bucket};
     struct arena *a = arena_new(KIB(4), MIB(1));
@@ -36,21 +36,21 @@ enum err
 s3_bucket_make(struct s3_client *c, struct span bucket, struct s3_failure *f,
                struct errbuf *eb)
 {
-    return simple(c, "PUT", bucket, f, eb);
+    return bucket_call(c, "PUT", bucket, f, eb);
 }
 
 enum err
 s3_bucket_head(struct s3_client *c, struct span bucket, struct s3_failure *f,
                struct errbuf *eb)
 {
-    return simple(c, "HEAD", bucket, f, eb);
+    return bucket_call(c, "HEAD", bucket, f, eb);
 }
 
 enum err
 s3_bucket_remove(struct s3_client *c, struct span bucket, struct s3_failure *f,
                  struct errbuf *eb)
 {
-    return simple(c, "DELETE", bucket, f, eb);
+    return bucket_call(c, "DELETE", bucket, f, eb);
 }
 
 enum err

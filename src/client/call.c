@@ -66,8 +66,8 @@ host_of(const struct s3_client *c, const struct s3_call_spec *o, struct arena *a
 
 /* The caller's headers and those of the signature. The http room sends Host, but it is signed. */
 static enum err
-sign(struct s3_client *c, const struct s3_call_spec *o, struct span path,
-     struct span host, struct arena *a, struct fields *out, struct errbuf *eb)
+sign_call(struct s3_client *c, const struct s3_call_spec *o, struct span path,
+          struct span host, struct arena *a, struct fields *out, struct errbuf *eb)
 {
     struct field *h = arena_alloc(a, (o->header_count + 3 + SIGV4_ADDED_MAX) * sizeof *h);
     struct query q = {o->params, o->param_count};
@@ -123,7 +123,7 @@ call_begin(struct s3_client *c, const struct s3_call_spec *o, struct s3_call **o
     rc = target_of(c, o, call->arena, &path, &req.target, eb);
     req.host_header = host_of(c, o, call->arena);
     if (rc == ERR_OK)
-        rc = sign(c, o, path, req.host_header, call->arena, &req.headers, eb);
+        rc = sign_call(c, o, path, req.host_header, call->arena, &req.headers, eb);
     if (rc == ERR_OK)
         rc = http_call_begin(c->http, &req, &call->http, eb);
     if (rc != ERR_OK) {
@@ -299,8 +299,8 @@ error_of_document(struct span doc, int status, const struct s3_call_spec *o,
 }
 
 static enum err
-refusal(struct s3_call *call, const struct s3_call_spec *o, struct s3_failure *f,
-        struct errbuf *eb)
+read_refusal(struct s3_call *call, const struct s3_call_spec *o, struct s3_failure *f,
+             struct errbuf *eb)
 {
     struct span doc = {"", 0}, after = http_get(call->head, HTTP_RETRY_AFTER);
     const char *proxy = http_call_proxy(call->http);
@@ -334,7 +334,7 @@ call_finish(struct s3_call *call, const struct s3_call_spec *o, struct s3_failur
              SPAN_ARG(fields_get(http_fields(call->head), "x-amz-bucket-region")));
     if (call->head->code >= 200 && call->head->code < 300)
         return ERR_OK;
-    return refusal(call, o, f, eb);
+    return read_refusal(call, o, f, eb);
 }
 
 enum err

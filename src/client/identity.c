@@ -49,7 +49,7 @@ struct finder {
 /* ---- on a worker ---- */
 
 static char *
-env(const char *name)
+env_dup(const char *name)
 {
     const char *v = getenv(name);
 
@@ -57,29 +57,29 @@ env(const char *name)
 }
 
 static void
-gather(void *arg)
+gather_settings(void *arg)
 {
     struct settings *s = arg;
-    char *off = env("AWS_EC2_METADATA_DISABLED");
+    char *off = env_dup("AWS_EC2_METADATA_DISABLED");
 
-    s->access_key = env("AWS_ACCESS_KEY_ID");
-    s->secret_key = env("AWS_SECRET_ACCESS_KEY");
-    s->token = env("AWS_SESSION_TOKEN");
-    s->region = env("AWS_REGION");
+    s->access_key = env_dup("AWS_ACCESS_KEY_ID");
+    s->secret_key = env_dup("AWS_SECRET_ACCESS_KEY");
+    s->token = env_dup("AWS_SESSION_TOKEN");
+    s->region = env_dup("AWS_REGION");
     if (s->region == NULL)
-        s->region = env("AWS_DEFAULT_REGION");
-    s->role_arn = env("AWS_ROLE_ARN");
-    s->session_name = env("AWS_ROLE_SESSION_NAME");
-    s->token_file = env("AWS_WEB_IDENTITY_TOKEN_FILE");
-    s->container_relative = env("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
-    s->container_full = env("AWS_CONTAINER_CREDENTIALS_FULL_URI");
-    s->container_token = env("AWS_CONTAINER_AUTHORIZATION_TOKEN");
-    s->container_token_file = env("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
-    s->metadata_endpoint = env("AWS_EC2_METADATA_SERVICE_ENDPOINT");
-    s->sts_endpoint = env("AWS_ENDPOINT_URL_STS");
+        s->region = env_dup("AWS_DEFAULT_REGION");
+    s->role_arn = env_dup("AWS_ROLE_ARN");
+    s->session_name = env_dup("AWS_ROLE_SESSION_NAME");
+    s->token_file = env_dup("AWS_WEB_IDENTITY_TOKEN_FILE");
+    s->container_relative = env_dup("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
+    s->container_full = env_dup("AWS_CONTAINER_CREDENTIALS_FULL_URI");
+    s->container_token = env_dup("AWS_CONTAINER_AUTHORIZATION_TOKEN");
+    s->container_token_file = env_dup("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
+    s->metadata_endpoint = env_dup("AWS_EC2_METADATA_SERVICE_ENDPOINT");
+    s->sts_endpoint = env_dup("AWS_ENDPOINT_URL_STS");
     s->no_metadata = off != NULL && strcasecmp(off, "true") == 0;
     free(off);
-    s->profile_name = env("AWS_PROFILE");
+    s->profile_name = env_dup("AWS_PROFILE");
     if (s->profile_name == NULL)
         s->profile_name = xstrdup("default");
     aws_profile_read(s->profile_name, &s->profile);
@@ -106,7 +106,7 @@ read_file(void *arg)
 }
 
 static void
-wipe(char **text)
+wipe_text(char **text)
 {
     if (*text != NULL)
         OPENSSL_cleanse(*text, strlen(*text));
@@ -134,22 +134,22 @@ settings_fini(struct settings *s)
                     &s->read_text};
 
     for (size_t i = 0; i < ARRAY_LEN(all); i++)
-        wipe(all[i]);
+        wipe_text(all[i]);
     aws_profile_fini(&s->profile);
     aws_profile_fini(&s->source);
 }
 
 /* Reads a file with a token into s.read_text. */
 static enum err
-load(struct finder *f, const char *path)
+load_token(struct finder *f, const char *path)
 {
     enum err rc;
 
-    wipe(&f->s.read_text);
+    wipe_text(&f->s.read_text);
     f->s.read_path = path;
     rc = rt_blocking(read_file, &f->s, DEADLINE_NEVER);
     if (rc != ERR_OK)
-        return err_set(f->eb, rc, "reading %s was given up", path);
+        return err_set(f->eb, rc, "reading %s was cancelled", path);
     return f->s.read_text != NULL && f->s.read_len > 0
                ? ERR_OK
                : err_set(f->eb, ERR_NOT_FOUND, "%s: there is no token in it", path);
@@ -158,8 +158,8 @@ load(struct finder *f, const char *path)
 /* ---- asking ---- */
 
 static enum err
-ask(struct finder *f, const char *method, const char *base, const char *path,
-    struct fields headers, uint64_t wait_ms, int *status, struct buf *out)
+http_ask(struct finder *f, const char *method, const char *base, const char *path,
+         struct fields headers, uint64_t wait_ms, int *status, struct buf *out)
 {
     struct http_call_request r = {.method = method,
                                   .headers = headers,
@@ -258,14 +258,15 @@ from_container(struct finder *f)
     enum err rc = check_container(base, f->eb);
 
     if (rc == ERR_OK && s->container_token_file != NULL)
-        rc = load(f, s->container_token_file);
+        rc = load_token(f, s->container_token_file);
     if (rc != ERR_OK)
         return rc;
     token.value =
         span_of(s->container_token_file != NULL ? s->read_text : s->container_token);
     buf_init(&doc, ANSWER_MAX);
-    rc = ask(f, "GET", base, s->container_relative,
-             (struct fields){&token, token.value.len > 0 ? 1 : 0}, 5000, &status, &doc);
+    rc = http_ask(f, "GET", base, s->container_relative,
+                  (struct fields){&token, token.value.len > 0 ? 1 : 0}, 5000, &status,
+                  &doc);
     if (rc != ERR_OK)
         err_prefix(f->eb, "the container's keys");
     else if (status != 200)
@@ -294,19 +295,20 @@ from_instance(struct finder *f)
     buf_init(&session, KIB(4));
     buf_init(&role, KIB(1));
     buf_init(&doc, ANSWER_MAX);
-    rc = ask(f, "PUT", base, "/latest/api/token", (struct fields){&ttl, 1},
-             METADATA_WAIT_MS, &status, &session);
+    rc = http_ask(f, "PUT", base, "/latest/api/token", (struct fields){&ttl, 1},
+                  METADATA_WAIT_MS, &status, &session);
     token.value = buf_span(&session);
     if (rc == ERR_OK && status == 200)
-        rc = ask(f, "GET", base, root, (struct fields){&token, 1}, METADATA_WAIT_MS,
-                 &status, &role);
+        rc = http_ask(f, "GET", base, root, (struct fields){&token, 1}, METADATA_WAIT_MS,
+                      &status, &role);
     if (rc != ERR_CANCELLED && (rc != ERR_OK || status != 200 || role.len == 0)) {
         rc = err_set(f->eb, ERR_NOT_FOUND,
                      "no keys, and this machine's metadata has none");
     } else if (rc == ERR_OK) {
         snprintf(path, sizeof path, "%s%.*s", root,
                  (int)MIN(strcspn(role.at, "\r\n"), MIN(role.len, 128u)), role.at);
-        rc = ask(f, "GET", base, path, (struct fields){&token, 1}, 5000, &status, &doc);
+        rc = http_ask(f, "GET", base, path, (struct fields){&token, 1}, 5000, &status,
+                      &doc);
         if (rc == ERR_OK && status != 200)
             rc = err_set(f->eb, ERR_DENIED, "the instance's metadata: HTTP %d for %s",
                          status, path);
@@ -321,7 +323,7 @@ from_instance(struct finder *f)
 
 static enum err
 assume(struct finder *f, const char *role, const char *session, struct span web_token,
-       const struct s3_credentials *signer)
+       const struct s3_credentials *role_keys)
 {
     const char *region = f->s.region != NULL ? f->s.region : "us-east-1";
     char *made = xasprintf("https://sts.%s.amazonaws.com", region);
@@ -332,7 +334,7 @@ assume(struct finder *f, const char *role, const char *session, struct span web_
                             .session_name = session != NULL ? session : "forebay",
                             .external_id = f->s.profile.external_id,
                             .web_token = web_token,
-                            .signer = signer};
+                            .role_keys = role_keys};
     enum err rc = sts_assume(f->http, &a, f->out, f->eb);
 
     f->out->from = web_token.len > 0 ? "a web identity" : "an assumed role";
@@ -344,7 +346,7 @@ static enum err
 from_web_identity(struct finder *f, const char *file, const char *role,
                   const char *session)
 {
-    enum err rc = load(f, file);
+    enum err rc = load_token(f, file);
 
     return rc == ERR_OK ? assume(f, role, session,
                                  (struct span){f->s.read_text, f->s.read_len}, NULL)
@@ -353,12 +355,12 @@ from_web_identity(struct finder *f, const char *file, const char *role,
 
 /* Finds the keys that sign the request for a role. */
 static enum err
-find_signer(struct finder *f, struct s3_identity *signer)
+find_role_keys(struct finder *f, struct s3_identity *role_keys)
 {
     const char *source = f->s.profile.credential_source;
     struct finder g = *f;
 
-    g.out = signer;
+    g.out = role_keys;
     if (source == NULL || strcmp(source, "Environment") == 0)
         return err_set(f->eb, ERR_NOT_FOUND, "profile [%s]: no keys to assume %s with",
                        f->s.profile_name, f->s.profile.role_arn);
@@ -374,7 +376,7 @@ static enum err
 from_role(struct finder *f)
 {
     struct aws_profile *p = &f->s.profile;
-    struct s3_identity signer = {0};
+    struct s3_identity role_keys = {0};
     const struct s3_credentials *keys = NULL;
     enum err rc = ERR_OK;
 
@@ -386,12 +388,12 @@ from_role(struct finder *f)
         return err_set(f->eb, ERR_NOT_FOUND, "profile [%s]: its source [%s] has no keys",
                        f->s.profile_name, p->source_profile);
     if (keys == NULL) {
-        rc = find_signer(f, &signer);
-        keys = &signer.keys;
+        rc = find_role_keys(f, &role_keys);
+        keys = &role_keys.keys;
     }
     if (rc == ERR_OK)
         rc = assume(f, p->role_arn, p->session_name, (struct span){"", 0}, keys);
-    s3_identity_fini(&signer);
+    s3_identity_fini(&role_keys);
     return rc;
 }
 
@@ -427,7 +429,7 @@ from_profile(struct finder *f)
 }
 
 static enum err
-find(struct finder *f)
+find_identity(struct finder *f)
 {
     struct settings *s = &f->s;
     struct s3_credentials given = {s->access_key, s->secret_key, s->token};
@@ -462,18 +464,18 @@ s3_identity_find(const char *ca_file, const struct proxies *proxies,
     struct tls_client_options t = {.ca_file = ca_file};
     struct http_client_options h = {
         .connect_ms = CONNECT_MS, .first_byte_ms = 10000, .proxies = proxies};
-    enum err rc = rt_blocking(gather, &f.s, DEADLINE_NEVER);
+    enum err rc = rt_blocking(gather_settings, &f.s, DEADLINE_NEVER);
 
     *out = (struct s3_identity){0};
     if (rc != ERR_OK)
-        err_set(eb, rc, "looking for keys was given up");
+        err_set(eb, rc, "the search for keys was cancelled");
     if (rc == ERR_OK)
         rc = tls_client_new(&t, &f.tls, eb);
     h.tls = f.tls;
     if (rc == ERR_OK)
         rc = http_client_new(&h, &f.http, eb);
     if (rc == ERR_OK)
-        rc = find(&f);
+        rc = find_identity(&f);
     out->region = f.s.region;
     f.s.region = NULL;
     if (rc != ERR_OK)

@@ -12,13 +12,13 @@
 #define USER_PREFIX "x-amz-meta-"
 
 static struct span
-keep(struct arena *a, struct span s)
+keep_span(struct arena *a, struct span s)
 {
     return s.len > 0 ? arena_span(a, s) : (struct span){"", 0};
 }
 
 static void
-user_metadata(const struct http_head *h, struct arena *a, struct s3_object_info *out)
+read_user_metadata(const struct http_head *h, struct arena *a, struct s3_object_info *out)
 {
     size_t prefix = strlen(USER_PREFIX);
 
@@ -39,7 +39,7 @@ user_metadata(const struct http_head *h, struct arena *a, struct s3_object_info 
 }
 
 static void
-checksums(const struct http_head *h, struct arena *a, struct s3_object_info *out)
+read_checksums(const struct http_head *h, struct arena *a, struct s3_object_info *out)
 {
     struct fields f = http_fields(h);
 
@@ -50,7 +50,7 @@ checksums(const struct http_head *h, struct arena *a, struct s3_object_info *out
             continue;
         out->checksum_name = span_of(checksum_name((enum checksum_kind)kind));
         out->checksum_value = arena_span(a, v);
-        out->checksum_type = keep(a, fields_get(f, "x-amz-checksum-type"));
+        out->checksum_type = keep_span(a, fields_get(f, "x-amz-checksum-type"));
         return;
     }
 }
@@ -93,33 +93,34 @@ info_of(const struct http_head *h, struct arena *a, struct s3_object_info *out,
         out->date_ms = date_s * 1000;
     /* A weak ETag does not identify bytes. */
     if (!span_starts(span_trim(http_get(h, HTTP_ETAG)), SPAN("W/")))
-        out->etag = keep(a, etag_unquote(http_get(h, HTTP_ETAG)));
+        out->etag = keep_span(a, etag_unquote(http_get(h, HTTP_ETAG)));
     out->ranges = span_case_is(fields_get(f, "accept-ranges"), "bytes");
     out->stale = fields_get(f, "x-forebay-stale").len > 0;
-    out->last_modified = keep(a, http_get(h, HTTP_LAST_MODIFIED));
-    out->content_type = keep(a, http_get(h, HTTP_CONTENT_TYPE));
-    out->cache_control = keep(a, http_get(h, HTTP_CACHE_CONTROL));
-    out->content_disposition = keep(a, http_get(h, HTTP_CONTENT_DISPOSITION));
-    out->content_encoding = keep(a, http_get(h, HTTP_CONTENT_ENCODING));
-    out->content_language = keep(a, http_get(h, HTTP_CONTENT_LANGUAGE));
-    out->expires = keep(a, http_get(h, HTTP_EXPIRES));
-    out->storage_class = keep(a, http_get(h, HTTP_AMZ_STORAGE_CLASS));
-    out->version_id = keep(a, fields_get(f, "x-amz-version-id"));
-    out->sse = keep(a, fields_get(f, "x-amz-server-side-encryption"));
-    out->sse_kms = keep(a, fields_get(f, "x-amz-server-side-encryption-aws-kms-key-id"));
+    out->last_modified = keep_span(a, http_get(h, HTTP_LAST_MODIFIED));
+    out->content_type = keep_span(a, http_get(h, HTTP_CONTENT_TYPE));
+    out->cache_control = keep_span(a, http_get(h, HTTP_CACHE_CONTROL));
+    out->content_disposition = keep_span(a, http_get(h, HTTP_CONTENT_DISPOSITION));
+    out->content_encoding = keep_span(a, http_get(h, HTTP_CONTENT_ENCODING));
+    out->content_language = keep_span(a, http_get(h, HTTP_CONTENT_LANGUAGE));
+    out->expires = keep_span(a, http_get(h, HTTP_EXPIRES));
+    out->storage_class = keep_span(a, http_get(h, HTTP_AMZ_STORAGE_CLASS));
+    out->version_id = keep_span(a, fields_get(f, "x-amz-version-id"));
+    out->sse = keep_span(a, fields_get(f, "x-amz-server-side-encryption"));
+    out->sse_kms =
+        keep_span(a, fields_get(f, "x-amz-server-side-encryption-aws-kms-key-id"));
     if (out->sse_kms.len == 0)
-        out->sse_kms =
-            keep(a, fields_get(f, "x-amz-server-side-encryption-customer-algorithm"));
+        out->sse_kms = keep_span(
+            a, fields_get(f, "x-amz-server-side-encryption-customer-algorithm"));
     if (out->sse_kms.len == 0 && out->sse.len > 4 && memcmp(out->sse.at, "aws:", 4) == 0)
         out->sse_kms = out->sse; /* some servers do not name the key */
-    user_metadata(h, a, out);
-    checksums(h, a, out);
+    read_user_metadata(h, a, out);
+    read_checksums(h, a, out);
     return ERR_OK;
 }
 
 static enum err
-head(struct s3_client *c, const struct s3_call_spec *o, struct arena *a,
-     struct s3_object_info *out, struct s3_failure *f, struct errbuf *eb)
+head_object(struct s3_client *c, const struct s3_call_spec *o, struct arena *a,
+            struct s3_object_info *out, struct s3_failure *f, struct errbuf *eb)
 {
     struct s3_call *call = NULL;
     enum err rc;
@@ -152,7 +153,7 @@ s3_head(struct s3_client *c, struct span bucket, struct span key, struct arena *
     struct s3_call_spec o = {
         .method = "HEAD", .bucket = bucket, .key = key, .length = HTTP_NO_BODY};
 
-    return head(c, &o, a, out, f, eb);
+    return head_object(c, &o, a, out, f, eb);
 }
 
 enum err
@@ -167,7 +168,7 @@ s3_head_sums(struct s3_client *c, struct span bucket, struct span key, struct ar
                              .header_count = 1,
                              .length = HTTP_NO_BODY};
 
-    return head(c, &o, a, out, f, eb);
+    return head_object(c, &o, a, out, f, eb);
 }
 
 enum err
@@ -185,7 +186,7 @@ s3_head_part(struct s3_client *c, struct span bucket, struct span key, uint32_t 
                              .length = HTTP_NO_BODY};
 
     params[0].value.len = (size_t)snprintf(number, sizeof number, "%u", part);
-    return head(c, &o, a, out, f, eb);
+    return head_object(c, &o, a, out, f, eb);
 }
 
 enum err
@@ -314,7 +315,7 @@ s3_put_finish(struct s3_call *call, struct arena *a, struct span *etag,
     *f = (struct s3_failure){0};
     rc = call_finish(call, &o, f, eb);
     if (rc == ERR_OK)
-        *etag = keep(a, etag_unquote(http_get(call->head, HTTP_ETAG)));
+        *etag = keep_span(a, etag_unquote(http_get(call->head, HTTP_ETAG)));
     return rc;
 }
 

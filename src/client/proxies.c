@@ -11,7 +11,7 @@
 
 /* The option; else the environment, lower case first. */
 static const char *
-choose(const char *option, const char *lower, const char *upper)
+choose_proxy(const char *option, const char *lower, const char *upper)
 {
     const char *v = option;
 
@@ -67,9 +67,10 @@ s3_proxies_find(const struct s3_proxy_options *o, struct proxies *out, struct er
     if (rc == ERR_OK)
         rc = refuse_user(o->https, "backend.https_proxy", eb);
     if (rc == ERR_OK)
-        rc = proxies_init(out, choose(o->http, "http_proxy", cgi ? NULL : "HTTP_PROXY"),
-                          choose(o->https, "https_proxy", "HTTPS_PROXY"),
-                          choose(o->except, "no_proxy", "NO_PROXY"), eb);
+        rc = proxies_init(out,
+                          choose_proxy(o->http, "http_proxy", cgi ? NULL : "HTTP_PROXY"),
+                          choose_proxy(o->https, "https_proxy", "HTTPS_PROXY"),
+                          choose_proxy(o->except, "no_proxy", "NO_PROXY"), eb);
     if (rc == ERR_OK && o->credentials != NULL && o->credentials[0] != '\0')
         rc = read_pair(o->credentials, out, eb);
     if (rc != ERR_OK)

@@ -75,10 +75,10 @@ put_body(const struct sts_request *ask, struct buf *out)
 
 /* SigV4 for the service "sts", for one form of request only: a POST of a form to "/". */
 static void
-sign(const struct sts_request *ask, struct span host, struct span body, char date[17],
-     struct buf *authorization)
+sign_sts(const struct sts_request *ask, struct span host, struct span body, char date[17],
+         struct buf *authorization)
 {
-    const struct s3_credentials *k = ask->signer;
+    const struct s3_credentials *k = ask->role_keys;
     unsigned char key[32], sum[DIGEST_MAX];
     char hex[65], scope[128], first[300];
     bool token = k->session_token != NULL;
@@ -195,13 +195,13 @@ sts_assume(struct http_client *c, const struct sts_request *ask, struct s3_ident
     put_body(ask, &body);
     r.length = (int64_t)body.len;
     if (ask->web_token.len == 0) {
-        sign(ask, r.host_header, buf_span(&body), date, &authorization);
+        sign_sts(ask, r.host_header, buf_span(&body), date, &authorization);
         fields[1] = (struct field){SPAN("x-amz-date"), span_of(date)};
         fields[2] = (struct field){SPAN("authorization"), buf_span(&authorization)};
         r.headers.count = 3;
-        if (ask->signer->session_token != NULL)
+        if (ask->role_keys->session_token != NULL)
             fields[r.headers.count++] = (struct field){
-                SPAN("x-amz-security-token"), span_of(ask->signer->session_token)};
+                SPAN("x-amz-security-token"), span_of(ask->role_keys->session_token)};
     }
     rc = body.full || authorization.full
              ? err_set(eb, ERR_TOO_LARGE, "the request to %s is over %u bytes",

@@ -8,7 +8,7 @@ struct sts_request {
     const char *region;   /* the region to sign for */
     const char *role_arn, *session_name, *external_id; /* external_id: NULL for none */
     struct span web_token; /* AssumeRoleWithWebIdentity, unsigned; empty: AssumeRole... */
-    const struct s3_credentials *signer; /* ...signed with these */
+    const struct s3_credentials *role_keys; /* ...signed with these */
 };
 /* Fills keys and expires_s. */
 enum err sts_assume(struct http_client *c, const struct sts_request *ask,

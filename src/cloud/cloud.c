@@ -310,7 +310,7 @@ renew_keys(struct cloud *c, struct cloud_client *cc, struct errbuf *eb)
     while (cc->renewing && now_s >= cc->expires_s && rc == ERR_OK)
         rc = rt_cond_wait(&cc->renewed, DEADLINE_NEVER);
     if (rc != ERR_OK)
-        return err_set(eb, rc, "waiting for new keys was given up");
+        return err_set(eb, rc, "the wait for new keys was cancelled");
     if (cc->renewing || now_s + RENEW_S < cc->expires_s ||
         (now_s < cc->expires_s && rt_now_ns() < cc->renew_ns))
         return ERR_OK;

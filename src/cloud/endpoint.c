@@ -6,7 +6,7 @@
 #include "base/mem.h"
 
 static struct endpoint *
-find(struct endpoint *e, const char *name)
+endpoint_find(struct endpoint *e, const char *name)
 {
     while (e != NULL && strcmp(e->name, name) != 0)
         e = e->next;
@@ -14,7 +14,7 @@ find(struct endpoint *e, const char *name)
 }
 
 static void
-end(struct endpoint *e)
+endpoint_free(struct endpoint *e)
 {
     pace_drop(&e->pace);
     free(e->name);
@@ -25,7 +25,8 @@ end(struct endpoint *e)
 struct endpoint *
 endpoint_of(struct endpoints *all, const char *name, uint64_t rate)
 {
-    struct endpoint *first = atomic_load(&all->first), *found = find(first, name), *made;
+    struct endpoint *first = atomic_load(&all->first),
+                    *found = endpoint_find(first, name), *made;
 
     if (found != NULL)
         return found;
@@ -34,12 +35,12 @@ endpoint_of(struct endpoints *all, const char *name, uint64_t rate)
     made->name = xstrdup(name);
     made->pace = pace_new(rate);
     do {
-        found = find(first, name);
+        found = endpoint_find(first, name);
         made->next = first;
     } while (found == NULL && !atomic_compare_exchange_weak(&all->first, &first, made));
     if (found == NULL)
         return made;
-    end(made);
+    endpoint_free(made);
     return found;
 }
 
@@ -50,7 +51,7 @@ endpoints_fini(struct endpoints *all)
 
     for (; e != NULL; e = next) {
         next = e->next;
-        end(e);
+        endpoint_free(e);
     }
 }
 
@@ -73,7 +74,7 @@ bool
 endpoint_is_down(struct endpoints *all, const char *name)
 {
     struct endpoint *e =
-        endpoints_any_down(all) ? find(atomic_load(&all->first), name) : NULL;
+        endpoints_any_down(all) ? endpoint_find(atomic_load(&all->first), name) : NULL;
     uint64_t since_ns = e != NULL ? atomic_load(&e->down_ns) : 0;
 
     if (since_ns != 0 && rt_now_ns() > since_ns + ENDPOINT_DOWN_MS * 1000000ull)

@@ -17,7 +17,7 @@
     60000 /* a Last-Modified later than this is not of the remote's clock */
 
 static struct span
-remote(const struct map_bucket *b)
+remote_bucket(const struct map_bucket *b)
 {
     return span_of(b->backend.bucket);
 }
@@ -196,7 +196,7 @@ head_asked(struct attempt *t, struct cloud *c, const struct map_bucket *b,
 {
     attempt_begin(t, c, b, B_HEAD, eb);
     while (attempt_next(t))
-        t->rc = s3_head(t->s3, remote(b), key, a, out, &t->failure, eb);
+        t->rc = s3_head(t->s3, remote_bucket(b), key, a, out, &t->failure, eb);
 }
 
 /* 2xx with an error: the head lacks required fields. */
@@ -265,7 +265,7 @@ static enum err
 get_attempt(struct cloud_get *g, bool ranged, uint64_t last, struct arena *a,
             struct s3_object_info *out, struct s3_failure *f, struct errbuf *eb)
 {
-    struct s3_get get = {.bucket = remote(g->bucket),
+    struct s3_get get = {.bucket = remote_bucket(g->bucket),
                          .key = {g->key, g->key_len},
                          .range = ranged,
                          .first = g->at,
@@ -392,7 +392,7 @@ cloud_get_read(struct cloud_get *g, void *buf, size_t len, size_t *n, struct err
             return ERR_OK;
         rc = endpoint_wait(g->client->endpoint, g->urgent);
         if (rc != ERR_OK)
-            return err_set(eb, rc, "waiting for the rate of the backend was given up");
+            return err_set(eb, rc, "the wait for the rate of the backend was cancelled");
         rc = g->call != NULL ? s3_read(g->call, buf, len, n, eb) : ERR_CLOSED;
         if (rc == ERR_OK && *n > 0) {
             g->at += *n;
@@ -521,7 +521,8 @@ cloud_delete(struct cloud *c, const struct map_bucket *b, struct span key,
         return plain;
     attempt_begin(&t, c, b, B_DELETE, eb);
     while (attempt_next(&t))
-        t.rc = s3_delete_if(t.s3, remote(b), key, headers, header_count, &t.failure, eb);
+        t.rc = s3_delete_if(t.s3, remote_bucket(b), key, headers, header_count,
+                            &t.failure, eb);
     *unknown = t.in_doubt;
     return t.rc == ERR_NOT_FOUND && (header_count == 0 || t.in_doubt)
                ? ERR_OK
@@ -539,7 +540,7 @@ cloud_tags_get(struct cloud *c, const struct map_bucket *b, struct span key,
 
     attempt_begin(&t, c, b, B_OTHER, eb);
     while (attempt_next(&t))
-        t.rc = s3_tags_get(t.s3, remote(b), key, a, &doc, &t.failure, eb);
+        t.rc = s3_tags_get(t.s3, remote_bucket(b), key, a, &doc, &t.failure, eb);
     rc = attempt_end(&t, eb);
     if (rc == ERR_OK &&
         s3tags_parse_document(doc, S3TAGS_OF_BUCKET, a, tags, &f) != ERR_OK)
@@ -561,7 +562,7 @@ cloud_tags_set(struct cloud *c, const struct map_bucket *b, struct span key,
     }
     attempt_begin(&t, c, b, B_OTHER, eb);
     while (attempt_next(&t))
-        t.rc = s3_tags_set(t.s3, remote(b), key, buf_span(&doc), &t.failure, eb);
+        t.rc = s3_tags_set(t.s3, remote_bucket(b), key, buf_span(&doc), &t.failure, eb);
     buf_fini(&doc);
     return attempt_end(&t, eb);
 }
@@ -596,7 +597,7 @@ cloud_upload_begin(struct cloud *c, const struct map_bucket *b, struct span key,
         return plain;
     attempt_begin(&t, c, b, B_OTHER, eb);
     while (attempt_next(&t))
-        t.rc = s3_upload_begin(t.s3, remote(b), key, headers, count, a, upload_id,
+        t.rc = s3_upload_begin(t.s3, remote_bucket(b), key, headers, count, a, upload_id,
                                &t.failure, eb);
     return attempt_end(&t, eb);
 }
@@ -609,7 +610,7 @@ cloud_upload_complete(struct cloud *c, const struct map_bucket *b,
     struct s3_completion to = *w;
     struct attempt t;
 
-    to.bucket = remote(b);
+    to.bucket = remote_bucket(b);
 
     attempt_begin(&t, c, b, B_OTHER, eb);
     while (attempt_next(&t))
@@ -626,7 +627,7 @@ cloud_upload_abort(struct cloud *c, const struct map_bucket *b, struct span key,
 
     attempt_begin(&t, c, b, B_OTHER, eb);
     while (attempt_next(&t))
-        t.rc = s3_upload_abort(t.s3, remote(b), key, upload_id, &t.failure, eb);
+        t.rc = s3_upload_abort(t.s3, remote_bucket(b), key, upload_id, &t.failure, eb);
     return attempt_end(&t, eb);
 }
 
@@ -642,7 +643,7 @@ cloud_upload_list(struct cloud *c, const struct map_bucket *b,
         return plain;
     attempt_begin(&t, c, b, B_LIST, eb);
     while (attempt_next(&t))
-        t.rc = s3_upload_list(t.s3, remote(b), l, a, out, &t.failure, eb);
+        t.rc = s3_upload_list(t.s3, remote_bucket(b), l, a, out, &t.failure, eb);
     return attempt_end(&t, eb);
 }
 
@@ -655,7 +656,7 @@ cloud_part_list(struct cloud *c, const struct map_bucket *b, struct span key,
 
     attempt_begin(&t, c, b, B_LIST, eb);
     while (attempt_next(&t))
-        t.rc = s3_part_list(t.s3, remote(b), key, upload_id, after, max, a, out,
+        t.rc = s3_part_list(t.s3, remote_bucket(b), key, upload_id, after, max, a, out,
                             &t.failure, eb);
     return attempt_end(&t, eb);
 }

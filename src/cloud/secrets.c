@@ -122,7 +122,7 @@ load_ring(struct secrets *s, struct ring *r, struct errbuf *eb)
 }
 
 static void
-publish(struct secrets *s, const struct ring *r)
+publish_ring(struct secrets *s, const struct ring *r)
 {
     struct ring *fresh = xmalloc(sizeof *fresh);
     struct ring *old;
@@ -260,7 +260,7 @@ names_fini(struct names *n)
 
 /* Seals a set with the first key if it is not. *left: some sets could not be opened. */
 static enum err
-renew(struct secrets *s, const char *name, bool *left, struct errbuf *eb)
+reseal(struct secrets *s, const char *name, bool *left, struct errbuf *eb)
 {
     struct errbuf why = {{0}};
     struct rt_file *was = NULL;
@@ -290,14 +290,14 @@ renew(struct secrets *s, const char *name, bool *left, struct errbuf *eb)
 }
 
 static enum err
-renew_all(struct secrets *s, unsigned *count, bool *left, struct errbuf *eb)
+reseal_all(struct secrets *s, unsigned *count, bool *left, struct errbuf *eb)
 {
     struct names n = {0};
     enum err rc = rt_dir_list(s->dir, on_name, &n, eb);
 
     *left = false;
     for (unsigned i = 0; rc == ERR_OK && i < n.count; i++)
-        rc = renew(s, n.at[i], left, eb);
+        rc = reseal(s, n.at[i], left, eb);
     *count = n.count;
     names_fini(&n);
     return rc;
@@ -315,7 +315,7 @@ drop_old_keys(struct secrets *s, struct errbuf *eb)
         r.count = 1;
         rc = store_ring(s, &r, eb);
         if (rc == ERR_OK)
-            publish(s, &r);
+            publish_ring(s, &r);
     }
     OPENSSL_cleanse(&r, sizeof r);
     return rc;
@@ -334,7 +334,7 @@ struct change {
 };
 
 static enum err
-rotate(struct change *c)
+rotate_ring(struct change *c)
 {
     struct secrets *s = c->s;
     struct ring r = *atomic_load(&s->now);
@@ -351,15 +351,15 @@ rotate(struct change *c)
         rc = store_ring(s, &r, &c->eb);
     }
     if (rc == ERR_OK) {
-        publish(s, &r);
-        rc = renew_all(s, &c->count, &left, &c->eb);
+        publish_ring(s, &r);
+        rc = reseal_all(s, &c->count, &left, &c->eb);
     }
     OPENSSL_cleanse(&r, sizeof r);
     return rc == ERR_OK && !left ? drop_old_keys(s, &c->eb) : rc;
 }
 
 static void
-on_loop0(void *arg)
+change_on_loop0(void *arg)
 {
     struct change *c = arg;
     struct rt_shield shield;
@@ -379,7 +379,7 @@ on_loop0(void *arg)
             c->rc = rt_dir_sync(c->s->dir, &c->eb);
         break;
     case ROTATE:
-        c->rc = rotate(c);
+        c->rc = rotate_ring(c);
         break;
     }
     c->s->changing = false;
@@ -388,9 +388,9 @@ on_loop0(void *arg)
 }
 
 static enum err
-change(struct change *c, struct errbuf *eb)
+secrets_change(struct change *c, struct errbuf *eb)
 {
-    enum err rc = rt_call(0, on_loop0, c);
+    enum err rc = rt_call(0, change_on_loop0, c);
 
     if (rc != ERR_OK)
         return err_set(eb, rc, "too much is going on to change keys of remotes");
@@ -404,7 +404,7 @@ secrets_store(struct secrets *s, const char *name, struct span plain, struct err
 {
     struct change c = {.s = s, .kind = STORE, .name = name, .plain = plain};
 
-    return change(&c, eb);
+    return secrets_change(&c, eb);
 }
 
 enum err
@@ -412,14 +412,14 @@ secrets_remove(struct secrets *s, const char *name, struct errbuf *eb)
 {
     struct change c = {.s = s, .kind = REMOVE, .name = name};
 
-    return change(&c, eb);
+    return secrets_change(&c, eb);
 }
 
 enum err
 secrets_rotate(struct secrets *s, unsigned *count, struct errbuf *eb)
 {
     struct change c = {.s = s, .kind = ROTATE};
-    enum err rc = change(&c, eb);
+    enum err rc = secrets_change(&c, eb);
 
     *count = c.count;
     return rc;
@@ -476,8 +476,8 @@ secrets_open(struct rt_dir *dir, struct rt_dir *state, const char *key_file,
     rt_cond_init(&s->changed);
     rc = load_ring(s, &r, eb);
     if (rc == ERR_OK) {
-        publish(s, &r);
-        rc = renew_all(s, &count, &left, eb);
+        publish_ring(s, &r);
+        rc = reseal_all(s, &count, &left, eb);
     }
     if (rc == ERR_OK && !left && s->key_file == NULL)
         rc = drop_old_keys(s,

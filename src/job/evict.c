@@ -69,7 +69,7 @@ count_total(struct work *w, struct errbuf *eb)
             from[from_len++] = '\0'; /* the key directly behind it */
         }
         if (rc == ERR_OK && rt_cancelled())
-            rc = err_set(eb, ERR_CANCELLED, "it was told to end");
+            rc = err_set(eb, ERR_CANCELLED, "the job was cancelled");
     }
     arena_free(&a);
     w->job->counts.total = total;
@@ -167,7 +167,7 @@ evict_job_run(struct job *j, struct errbuf *eb)
     if (rc == ERR_OK)
         rc = w->names.prefix != NULL ? evict_prefix(w, eb) : evict_names(w, eb);
     if (rc == ERR_OK && rt_cancelled() && !w->names.ended && !w->e.over)
-        rc = err_set(eb, ERR_CANCELLED, "it was told to end");
+        rc = err_set(eb, ERR_CANCELLED, "the job was cancelled");
     names_close(&w->names);
     free(w);
     return rc;

@@ -2,7 +2,7 @@
  * history, all of which survive a restart. Each kind of work is a file of its own (prefetch.c) and an entry of the
  * table of kinds in job.c.
  *
- *     WAITING --> RUNNING <-> IDLE         idle: it has nothing to do at present, and gives up its running place
+ *     WAITING --> RUNNING <-> IDLE         idle: it has nothing to do at present, and frees its running place
  *        |           |-----------> DONE        all of it was tried; `failed` counts what did not work
  *        |           |-----------> FAILED      it could not continue: `reason` says why
  *        '-----------'-----------> CANCELLED   on request
@@ -68,7 +68,7 @@ job_is_ended(enum job_state s)
 /* A request for a job. */
 struct job_request {
     struct span kind;   /* "prefetch" */
-    struct span user;   /* the user who asks */
+    struct span user;   /* who made the request */
     const json_t *args; /* of the kind; docs/tier.md */
     struct span list;   /* names, a line each; empty: none */
 };

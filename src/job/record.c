@@ -29,7 +29,7 @@ put_counts(struct json *j, const struct job_counts *c)
 }
 
 static void
-encode(const struct job *job, const char *args, struct buf *out)
+encode_job(const struct job *job, const char *args, struct buf *out)
 {
     struct json j;
 
@@ -95,7 +95,7 @@ job_save(struct job *job, struct errbuf *eb)
     assert(job->runner == job->s->options.node);
     snprintf(key, sizeof key, PREFIX "%s", job->id);
     buf_init(&text, META_VALUE_MAX);
-    encode(job, args, &text);
+    encode_job(job, args, &text);
     free(args);
     c.key = span_of(key);
     c.value = buf_span(&text);
@@ -278,7 +278,7 @@ job_free(struct job **jp)
 }
 
 static void
-insert(struct job_service *s, struct job *j)
+insert_by_age(struct job_service *s, struct job *j)
 {
     struct list *at = s->jobs.prev;
 
@@ -310,7 +310,7 @@ job_load_all(struct job_service *s, struct errbuf *eb)
         memcpy(j->id, id.at, id.len);
         j->revision = pairs[i].revision;
         j->s = s;
-        insert(s, j);
+        insert_by_age(s, j);
     }
     arena_free(&a);
     return rc;

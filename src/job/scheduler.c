@@ -46,7 +46,7 @@ job_set_position(struct job *j, struct span position)
 
 /* A failure to save does not fail the job: it is saved again later, and at its end. */
 static void
-save(struct job *j)
+save_progress(struct job *j)
 {
     struct errbuf eb = {0};
 
@@ -63,7 +63,7 @@ save(struct job *j)
 }
 
 static void
-measure(struct job *j)
+measure_rate(struct job *j)
 {
     uint64_t now = rt_now_ns(), bytes = j->counts.bytes;
     double span_s = (double)(now - j->rate_ns) / 1e9;
@@ -79,24 +79,24 @@ measure(struct job *j)
 }
 
 static void
-tick(void *arg)
+job_tick(void *arg)
 {
     struct job *j = arg;
     struct rt_shield shield;
     unsigned n = 0;
 
     while (rt_sleep_ms(TICK_MS) == ERR_OK) {
-        measure(j);
+        measure_rate(j);
         if (++n % SAVE_SECONDS != 0 || !j->changed)
             continue;
         rt_shield_begin(&shield); /* completes a write that has begun */
-        save(j);
+        save_progress(j);
         rt_shield_end(&shield);
     }
 }
 
 static void
-end_of(struct job *j, enum err rc, const struct errbuf *eb)
+end_job(struct job *j, enum err rc, const struct errbuf *eb)
 {
     if (rc != ERR_OK && !j->cancelled && j->s->stopping)
         return; /* still RUNNING: the next start continues it */
@@ -127,19 +127,19 @@ run_job(void *arg)
     j->ran_from_ns = j->rate_ns = rt_now_ns();
     j->rate_bytes = j->counts.bytes;
     j->rate = 0;
-    save(j);
+    save_progress(j);
     rt_group_begin(&ticking);
-    if (rt_group_start(&ticking, tick, j) != ERR_OK)
+    if (rt_group_start(&ticking, job_tick, j) != ERR_OK)
         LOG(LOG_WARN, "job.no_tick", "no fiber to watch a job", L_TEXT("job", j->id));
     rc = j->cancelled ? ERR_CANCELLED : j->kind->run(j, &eb);
     job_set_idle(j, false);
     rt_group_cancel(&ticking);
     rt_group_join(&ticking);
     rt_shield_begin(&shield);
-    measure(j);
+    measure_rate(j);
     j->rate = 0;
-    end_of(j, rc, &eb);
-    save(j);
+    end_job(j, rc, &eb);
+    save_progress(j);
     rt_shield_end(&shield);
     j->fiber = NULL;
     if (!job_is_ended(j->state))
@@ -167,7 +167,7 @@ next_waiting(struct job_service *s)
 }
 
 static bool
-begin_next(struct job_service *s)
+start_next(struct job_service *s)
 {
     struct job *j = next_waiting(s);
 
@@ -213,7 +213,7 @@ job_forget_ended(struct job *j, struct errbuf *eb)
 }
 
 static void
-prune(struct job_service *s)
+prune_history(struct job_service *s)
 {
     struct errbuf eb = {0};
     struct job *j;
@@ -232,9 +232,9 @@ job_scheduler_run(void *arg)
     s->scheduler = rt_self();
     rt_group_begin(&s->group);
     while (!s->stopping) {
-        while (begin_next(s))
+        while (start_next(s))
             ;
-        prune(s);
+        prune_history(s);
         if (!s->stopping &&
             rt_cond_wait(&s->wake, deadline_in_ms(TICK_MS)) == ERR_CANCELLED)
             break;

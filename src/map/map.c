@@ -481,7 +481,7 @@ change_on_loop0(void *arg)
 
     c->rc = rt_sem_acquire(&c->s->change, DEADLINE_NEVER);
     if (c->rc != ERR_OK) {
-        err_set(&c->eb, c->rc, "changing the buckets was given up");
+        err_set(&c->eb, c->rc, "the change of the bucket was cancelled");
         return;
     }
     a = arena_new(KIB(4), LIST_BYTES);

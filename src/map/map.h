@@ -135,8 +135,8 @@ typedef enum err map_bucket_edit(struct map_bucket *b, void *arg, struct errbuf 
 enum err map_bucket_change(struct map_service *s, struct span name, uint64_t id,
                            map_bucket_edit *change, void *arg,
                            const struct map_bucket **out, struct errbuf *eb) MUST_CHECK;
-/* A copy that may be changed, of which nobody else knows. On ERR_OK *out is one reference. */
+/* A private copy that may be changed. On ERR_OK *out is one reference. */
 enum err map_bucket_copy(const struct map_bucket *b, struct map_bucket **out,
                          struct errbuf *eb) MUST_CHECK;
-/* The record of a bucket as it stands in meta and in the logs of the disks (docs/formats.md). */
+/* The record of a bucket in meta and in the write-ahead logs of the disks (docs/formats.md). */
 void map_bucket_encode(const struct map_bucket *b, struct buf *out);

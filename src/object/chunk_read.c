@@ -13,13 +13,13 @@
 #define LOOKED_MAX            256u /* chunks looked up before the first byte */
 #define LOOKED_BETWEEN_YIELDS 64u
 
-enum from { NOWHERE, HERE, FETCHED, DIRECT };
+enum from { FROM_NONE, FROM_DISK, FROM_FETCH, FROM_REMOTE };
 
 struct chunk_reader {
     struct object_service *s;
     const struct map_bucket *bucket;
     struct fetch_chunk chunk; /* the current one */
-    struct pace *behind;      /* borrowed; NULL: an ordinary reader */
+    struct pace *prefetch;    /* borrowed; NULL: an ordinary reader */
     bool bypassed;
     bool looked; /* the remote has answered for a missing chunk, or none is missing */
     uint64_t at, end; /* of the range */
@@ -28,17 +28,17 @@ struct chunk_reader {
     enum object_source source;
     char name[STORE_KEY_MAX]; /* of the current chunk */
     size_t name_len;
-    struct entry entry;         /* LOCAL */
-    struct disks_reader reader; /* LOCAL */
-    struct fetch_reader *cold;  /* FETCHED; owned */
-    struct cloud_get *remote;   /* DIRECT; owned */
-    struct arena *arena;        /* DIRECT; owned */
-    struct iobuf *buf;          /* FETCHED, DIRECT; owned */
+    struct entry entry;         /* FROM_DISK */
+    struct disks_reader reader; /* FROM_DISK */
+    struct fetch_reader *fetch; /* FROM_FETCH; owned */
+    struct cloud_get *remote;   /* FROM_REMOTE; owned */
+    struct arena *arena;        /* FROM_REMOTE; owned */
+    struct iobuf *buf;          /* FROM_FETCH, FROM_REMOTE; owned */
 
     /* In flight: the slot of a chunk is its number modulo CHUNK_WINDOW. */
     struct {
         uint32_t number;
-        struct fetch_reader *cold; /* owned; NULL: none */
+        struct fetch_reader *fetch; /* owned; NULL: none */
     } window[CHUNK_WINDOW];
     uint32_t window_next;
 };
@@ -55,7 +55,7 @@ chunk_reader_new(const struct chunk_reader_options *o)
     r->s = o->s;
     r->bucket = o->bucket;
     r->chunk = (struct fetch_chunk){.key = o->key, .of = *o->of};
-    r->behind = o->behind;
+    r->prefetch = o->prefetch;
     r->at = o->first;
     r->end = o->first + o->len;
     r->window_next = (uint32_t)(o->first / o->of->chunk_bytes);
@@ -68,10 +68,10 @@ chunk_reader_check(const struct chunk_reader *r)
 {
     assert(r->at <= r->end);
     assert(r->end <= r->chunk.of.size);
-    assert(r->from != DIRECT || r->remote != NULL);
-    assert(r->from != DIRECT || r->arena != NULL);
-    assert(r->from == NOWHERE || r->at <= r->stop);
-    assert(r->from == NOWHERE ||
+    assert(r->from != FROM_REMOTE || r->remote != NULL);
+    assert(r->from != FROM_REMOTE || r->arena != NULL);
+    assert(r->from == FROM_NONE || r->at <= r->stop);
+    assert(r->from == FROM_NONE ||
            r->stop <= (uint64_t)(r->chunk.number + 1) * r->chunk.of.chunk_bytes);
 }
 
@@ -79,11 +79,11 @@ static void
 close_chunk(struct chunk_reader *r)
 {
     disks_read_end(&r->reader);
-    fetch_reader_leave(&r->cold);
+    fetch_reader_leave(&r->fetch);
     cloud_get_end(&r->remote);
     if (r->arena != NULL)
         arena_free(&r->arena);
-    r->from = NOWHERE;
+    r->from = FROM_NONE;
 }
 
 void
@@ -96,7 +96,7 @@ chunk_reader_free(struct chunk_reader **rp)
         return;
     close_chunk(r);
     for (unsigned i = 0; i < CHUNK_WINDOW; i++)
-        fetch_reader_leave(&r->window[i].cold);
+        fetch_reader_leave(&r->window[i].fetch);
     iobuf_drop(&r->buf);
     free(r);
 }
@@ -108,7 +108,7 @@ chunk_reader_source(const struct chunk_reader *r)
 }
 
 static bool
-is_here(struct chunk_reader *r, uint32_t number, struct entry *entry)
+chunk_is_local(struct chunk_reader *r, uint32_t number, struct entry *entry)
 {
     char name[STORE_KEY_MAX];
     size_t len = chunk_name(&r->chunk.of, r->chunk.key, number, name);
@@ -133,9 +133,10 @@ fill_window(struct chunk_reader *r)
         struct entry entry;
 
         next.number = number;
-        if (!is_here(r, number, &entry) &&
-            fetch_join_chunk_begin(r->s, r->bucket, &next, r->behind,
-                                   &r->window[number % CHUNK_WINDOW].cold, &eb) != ERR_OK)
+        if (!chunk_is_local(r, number, &entry) &&
+            fetch_join_chunk_begin(r->s, r->bucket, &next, r->prefetch,
+                                   &r->window[number % CHUNK_WINDOW].fetch,
+                                   &eb) != ERR_OK)
             return;
         r->window[number % CHUNK_WINDOW].number = number;
         r->window_next++;
@@ -143,7 +144,7 @@ fill_window(struct chunk_reader *r)
 }
 
 static enum err
-begin_here(struct chunk_reader *r, struct errbuf *eb)
+begin_local(struct chunk_reader *r, struct errbuf *eb)
 {
     struct disks_key k = chunk_disk_key(r->bucket, (struct span){r->name, r->name_len});
     enum err rc = disks_read_begin(r->s->options.disks, &k, &r->entry,
@@ -153,7 +154,7 @@ begin_here(struct chunk_reader *r, struct errbuf *eb)
     assert(r->name_len > 0);
     assert(r->at < r->stop);
     if (rc == ERR_OK)
-        r->from = HERE;
+        r->from = FROM_DISK;
     return rc;
 }
 
@@ -167,7 +168,7 @@ begin_direct(struct chunk_reader *r, struct errbuf *eb)
 
     assert(r->remote == NULL);
     assert(r->at < r->stop);
-    fetch_reader_leave(&r->cold);
+    fetch_reader_leave(&r->fetch);
     r->arena = arena_new(KIB(4), MIB(1));
     rc = cloud_get_begin(r->s->options.cloud, r->bucket, r->chunk.key, r->at, r->stop - 1,
                          span_of(of->etag), r->arena, &from, &r->remote, eb);
@@ -177,7 +178,7 @@ begin_direct(struct chunk_reader *r, struct errbuf *eb)
         return err_set(eb, ERR_NOT_FOUND, "the object was replaced at the backend");
     }
     if (rc == ERR_OK) {
-        r->from = DIRECT;
+        r->from = FROM_REMOTE;
         r->source = OBJECT_BYPASS;
     }
     return rc;
@@ -190,20 +191,20 @@ await_fetch(struct chunk_reader *r, enum fetch_join_result *how, struct errbuf *
     unsigned slot = r->chunk.number % CHUNK_WINDOW;
     enum err rc = ERR_OK;
 
-    if (r->window[slot].cold != NULL && r->window[slot].number == r->chunk.number) {
-        r->cold = r->window[slot].cold;
-        r->window[slot].cold = NULL;
+    if (r->window[slot].fetch != NULL && r->window[slot].number == r->chunk.number) {
+        r->fetch = r->window[slot].fetch;
+        r->window[slot].fetch = NULL;
         fill_window(r);
-        rc = fetch_join_chunk_await(r->cold, &r->source, how, eb);
+        rc = fetch_join_chunk_await(r->fetch, &r->source, how, eb);
         if (rc == ERR_OK || rc == ERR_NOT_FOUND || rc == ERR_CANCELLED)
             return rc;
-        fetch_reader_leave(&r->cold);
+        fetch_reader_leave(&r->fetch);
     }
-    rc = fetch_join_chunk_begin(r->s, r->bucket, &r->chunk, r->behind, &r->cold, eb);
+    rc = fetch_join_chunk_begin(r->s, r->bucket, &r->chunk, r->prefetch, &r->fetch, eb);
     if (rc != ERR_OK)
         return rc;
     fill_window(r);
-    return fetch_join_chunk_await(r->cold, &r->source, how, eb);
+    return fetch_join_chunk_await(r->fetch, &r->source, how, eb);
 }
 
 /* A reader that held an open answer while it waits for another could wait for a reader in the same position. */
@@ -211,9 +212,9 @@ static void
 leave_relays(struct chunk_reader *r)
 {
     for (unsigned i = 0; i < CHUNK_WINDOW; i++)
-        if (r->window[i].cold != NULL && r->window[i].number != r->chunk.number &&
-            fetch_reader_is_relay(r->window[i].cold))
-            fetch_reader_leave(&r->window[i].cold);
+        if (r->window[i].fetch != NULL && r->window[i].number != r->chunk.number &&
+            fetch_reader_is_relay(r->window[i].fetch))
+            fetch_reader_leave(&r->window[i].fetch);
 }
 
 static enum err
@@ -224,26 +225,26 @@ begin_fetched(struct chunk_reader *r, struct errbuf *eb)
     enum fetch_join_result how = FETCH_JOIN_READ;
     enum err rc;
 
-    assert(r->from == NOWHERE);
-    assert(r->cold == NULL);
+    assert(r->from == FROM_NONE);
+    assert(r->fetch == NULL);
     r->looked = true; /* by the answer for this chunk */
     leave_relays(r);
     rc = await_fetch(r, &how, eb);
-    if (keeping_failed(rc) && !r->behind)
+    if (keeping_failed(rc) && !r->prefetch)
         return begin_direct(r, eb);
     if (rc != ERR_OK)
         return rc;
     r->bypassed = r->source == OBJECT_BYPASS;
-    if (r->bypassed && r->behind) {
+    if (r->bypassed && r->prefetch) {
         r->end = r->at; /* there is no room */
         return ERR_OK;
     }
     if (how == FETCH_JOIN_BYPASS ||
-        (fetch_reader_is_relay(r->cold) && r->at % r->chunk.of.chunk_bytes != 0))
+        (fetch_reader_is_relay(r->fetch) && r->at % r->chunk.of.chunk_bytes != 0))
         return begin_direct(r, eb);
-    if (!fetch_reader_is_relay(r->cold) && r->stop < chunk_end)
-        fetch_reader_keep(r->cold); /* the reader leaves before the end of the fetch */
-    r->from = FETCHED;
+    if (!fetch_reader_is_relay(r->fetch) && r->stop < chunk_end)
+        fetch_reader_keep(r->fetch); /* the reader leaves before the end of the fetch */
+    r->from = FROM_FETCH;
     return ERR_OK;
 }
 
@@ -257,11 +258,11 @@ find_missing(struct chunk_reader *r, uint32_t *number, bool *begun)
 
     *begun = true;
     for (*number = r->chunk.number + 1; *number < r->window_next; (*number)++)
-        if (r->window[*number % CHUNK_WINDOW].cold != NULL)
+        if (r->window[*number % CHUNK_WINDOW].fetch != NULL)
             return true;
     *begun = false;
     for (; *number <= last && looked < LOOKED_MAX; (*number)++) {
-        if (!is_here(r, *number, &entry))
+        if (!chunk_is_local(r, *number, &entry))
             return true;
         if (++looked % LOOKED_BETWEEN_YIELDS == 0)
             rt_yield();
@@ -300,7 +301,7 @@ check_missing(struct chunk_reader *r, struct errbuf *eb)
 {
     enum fetch_join_result how = FETCH_JOIN_READ;
     enum object_source source = OBJECT_LOCAL;
-    struct fetch_reader **cold;
+    struct fetch_reader **fetch;
     uint32_t number;
     bool begun;
     enum err rc;
@@ -310,15 +311,15 @@ check_missing(struct chunk_reader *r, struct errbuf *eb)
         return ERR_OK;
     if (!begun)
         return ask_remote(r, eb);
-    cold = &r->window[number % CHUNK_WINDOW].cold;
-    rc = fetch_join_chunk_await(*cold, &source, &how, eb);
+    fetch = &r->window[number % CHUNK_WINDOW].fetch;
+    rc = fetch_join_chunk_await(*fetch, &source, &how, eb);
     r->bypassed = r->bypassed || (rc == ERR_OK && source == OBJECT_BYPASS);
     /* An open answer is kept only if it is read next: it must not stay open while the client reads local chunks. */
-    if (rc == ERR_OK && fetch_reader_is_relay(*cold) && number != r->chunk.number + 1)
-        fetch_reader_leave(cold);
+    if (rc == ERR_OK && fetch_reader_is_relay(*fetch) && number != r->chunk.number + 1)
+        fetch_reader_leave(fetch);
     if (!keeping_failed(rc))
         return rc;
-    fetch_reader_leave(cold); /* retried when it is its turn */
+    fetch_reader_leave(fetch); /* retried when it is its turn */
     return ask_remote(r, eb);
 }
 
@@ -330,15 +331,15 @@ open_local(struct chunk_reader *r, bool *gone, struct errbuf *eb)
 
     r->source = OBJECT_LOCAL;
     fill_window(r);
-    fetch_reader_leave(&r->window[r->chunk.number % CHUNK_WINDOW].cold);
-    if (r->behind) {
+    fetch_reader_leave(&r->window[r->chunk.number % CHUNK_WINDOW].fetch);
+    if (r->prefetch) {
         r->at = r->stop;
         return ERR_OK;
     }
     rc = r->looked ? ERR_OK : check_missing(r, eb);
     if (rc != ERR_OK)
         return rc;
-    rc = begin_here(r, eb);
+    rc = begin_local(r, eb);
     *gone = rc == ERR_NOT_FOUND;
     if (rc == ERR_OK)
         tier_read(r->s, r->bucket, (struct span){r->name, r->name_len}, &r->entry);
@@ -360,8 +361,8 @@ open_chunk(struct chunk_reader *r, struct errbuf *eb)
     rt_retries_begin(&retries);
     do {
         gone = false;
-        rc = is_here(r, r->chunk.number, &r->entry) ? open_local(r, &gone, eb)
-                                                    : begin_fetched(r, eb);
+        rc = chunk_is_local(r, r->chunk.number, &r->entry) ? open_local(r, &gone, eb)
+                                                           : begin_fetched(r, eb);
     } while (gone && rt_retry());
     rt_retries_end(&retries);
     return gone ? object_busy(eb, "read") : rc;
@@ -373,7 +374,7 @@ static enum err
 next_fetched(struct chunk_reader *r, struct deadline by, struct span *piece,
              struct errbuf *eb)
 {
-    bool local = false, pass = r->behind != NULL;
+    bool local = false, pass = r->prefetch != NULL;
     size_t n = 0;
     enum err rc = pass ? ERR_OK : reader_buffer(&r->buf, r->chunk.of.chunk_bytes, by, eb);
 
@@ -381,17 +382,17 @@ next_fetched(struct chunk_reader *r, struct deadline by, struct span *piece,
         return rc;
     *piece = pass ? (struct span){NULL, r->stop - r->at}
                   : (struct span){r->buf->at, MIN(r->stop - r->at, r->buf->room)};
-    rc = fetch_reader_read(r->cold, r->at % r->chunk.of.chunk_bytes,
+    rc = fetch_reader_read(r->fetch, r->at % r->chunk.of.chunk_bytes,
                            pass ? NULL : r->buf->at, piece->len, &n, &local, &r->entry,
                            eb);
     if (rc == ERR_OK && !local)
         piece->len = n;
     if (rc != ERR_OK || !local)
         return rc;
-    fetch_reader_leave(&r->cold);
+    fetch_reader_leave(&r->fetch);
     if (pass)
         return ERR_OK;
-    rc = begin_here(r, eb);
+    rc = begin_local(r, eb);
     return rc == ERR_OK ? disks_read_next(&r->reader, by, piece, eb) : rc;
 }
 
@@ -421,21 +422,21 @@ chunk_reader_next(struct chunk_reader *r, struct deadline by, struct span *piece
     assert(r->chunk.of.chunk_bytes > 0);
     chunk_reader_check(r);
     *piece = (struct span){"", 0};
-    while (rc == ERR_OK && r->at < r->end && (r->from == NOWHERE || r->at == r->stop))
+    while (rc == ERR_OK && r->at < r->end && (r->from == FROM_NONE || r->at == r->stop))
         rc = open_chunk(r, eb);
     if (rc != ERR_OK || r->at == r->end)
         return rc;
-    if (r->from == HERE)
+    if (r->from == FROM_DISK)
         rc = disks_read_next(&r->reader, by, piece, eb);
-    else if (r->from == FETCHED)
+    else if (r->from == FROM_FETCH)
         rc = next_fetched(r, by, piece, eb);
-    if (keeping_failed(rc) && r->from == FETCHED && r->cold != NULL && r->buf != NULL)
+    if (keeping_failed(rc) && r->from == FROM_FETCH && r->fetch != NULL && r->buf != NULL)
         rc = begin_direct(r, eb);
-    if (rc == ERR_OK && r->from == DIRECT)
+    if (rc == ERR_OK && r->from == FROM_REMOTE)
         rc = next_direct(r, by, piece, eb);
     /* The entry of a chunk that was just fetched may go while it is read: look it up again. */
-    if (rc == ERR_NOT_FOUND && r->from == FETCHED && r->cold == NULL) {
-        r->from = NOWHERE;
+    if (rc == ERR_NOT_FOUND && r->from == FROM_FETCH && r->fetch == NULL) {
+        r->from = FROM_NONE;
         return chunk_reader_next(r, by, piece, eb);
     }
     if (rc != ERR_OK)

@@ -18,7 +18,7 @@ struct chunk_reader_options {
     const struct chunked *of; /* copied */
     uint64_t first, len;      /* inside the object, at least one byte */
     struct pace *
-        behind; /* set by a prefetch: local chunks are skipped, and a chunk that cannot be kept ends the read; borrowed; NULL: an ordinary reader */
+        prefetch; /* set by a prefetch: local chunks are skipped, and a chunk that cannot be kept ends the read; borrowed; NULL: an ordinary reader */
 };
 struct chunk_reader *chunk_reader_new(const struct chunk_reader_options *o);
 /* The next piece of the range; pieces from a disk are verified. Valid until the next call; len 0 at the end.

@@ -264,7 +264,7 @@ object_present(struct object_service *s, const struct map_bucket *b, struct span
     return rc;
 }
 
-/* ---- what belongs to nobody ---- */
+/* ---- sweep: chunks without an entry ---- */
 
 struct sweep {
     struct object_service *s;

@@ -26,14 +26,14 @@ struct page {
 };
 
 static bool
-stays(const struct page *p, const struct store_entry *e)
+is_retained(const struct page *p, const struct store_entry *e)
 {
     return (e->entry.flags & ENTRY_CACHED) == 0 ||
            (e->entry.flags & ENTRY_IN_DOUBT) != 0 || tier_is_pinned(p->bucket, e->key);
 }
 
 static void
-hand(void *arg)
+evict_worker(void *arg)
 {
     struct page *p = arg;
 
@@ -42,7 +42,7 @@ hand(void *arg)
         struct errbuf eb = {{0}};
         enum err rc;
 
-        if (stays(p, e)) {
+        if (is_retained(p, e)) {
             p->e->kept += !p->e->chunks;
             continue;
         }
@@ -61,7 +61,7 @@ hand(void *arg)
 
 /* The number of entries with the prefix: the list is in order. */
 static uint32_t
-with_prefix(const struct page *p)
+count_with_prefix(const struct page *p)
 {
     struct span prefix = p->e->prefix;
     uint32_t n = 0;
@@ -74,7 +74,7 @@ with_prefix(const struct page *p)
 }
 
 static enum err
-hand_out(struct page *p)
+evict_run(struct page *p)
 {
     struct rt_group group;
 
@@ -82,9 +82,9 @@ hand_out(struct page *p)
     assert(p->next == 0);
     rt_group_begin(&group);
     for (unsigned i = 1; i < HANDS && i < p->count; i++)
-        if (rt_group_start(&group, hand, p) != ERR_OK)
+        if (rt_group_start(&group, evict_worker, p) != ERR_OK)
             break; /* fewer fibers do the same work */
-    hand(p);
+    evict_worker(p);
     rt_group_join(&group);
     return p->rc;
 }
@@ -112,9 +112,9 @@ object_evict_page(struct object_service *s, const struct map_bucket *b,
     e->begun = true;
     if (p.rc == ERR_OK) {
         listed = p.count;
-        p.count = with_prefix(&p);
+        p.count = count_with_prefix(&p);
         e->over = !more || p.count < listed;
-        (void)!hand_out(&p);
+        (void)!evict_run(&p);
         POINT(EVICT_PAGE);
     }
     if (p.rc == ERR_OK && p.count > 0) {
@@ -159,7 +159,7 @@ object_evict_names(struct object_service *s, const struct map_bucket *b,
         }
     }
     if (p.rc == ERR_OK && p.count > 0)
-        (void)!hand_out(&p);
+        (void)!evict_run(&p);
     POINT(EVICT_PAGE);
     free(p.entries);
     return p.rc;

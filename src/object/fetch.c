@@ -55,7 +55,7 @@ store_key(const struct fetch *f)
 }
 
 static void
-pass(const struct fetch *f, enum point whole, enum point chunk)
+pass_point(const struct fetch *f, enum point whole, enum point chunk)
 {
     point_pass(f->chunk != NULL ? chunk : whole);
 }
@@ -138,7 +138,7 @@ fetch_check(const struct fetch *f)
 }
 
 static void
-move(struct fetch *f, enum fetch_state to)
+fetch_move(struct fetch *f, enum fetch_state to)
 {
     assert(f->state == FETCH_STARTING ||
            (f->state == FETCH_STREAMING && to != FETCH_BYPASS));
@@ -150,7 +150,7 @@ move(struct fetch *f, enum fetch_state to)
 
 /* Reserves room in the tier. False: not to be kept. */
 static bool
-admit(struct fetch *f, uint64_t size)
+fetch_admit(struct fetch *f, uint64_t size)
 {
     assert(f->admitted == 0);
     if (!tier_admits(f->s, f->bucket, f->key, size, f->pace != NULL))
@@ -179,7 +179,7 @@ make_writer(void *arg)
 
 /* Waits until the writer is open, or has failed. May switch. */
 static enum err
-take_writer(struct fetch *f)
+await_writer(struct fetch *f)
 {
     assert(f->writer == NULL || !f->making.begun);
     if (!f->making.begun)
@@ -202,7 +202,7 @@ take_writer(struct fetch *f)
  * kept (the state stays STARTING). Only the header of a large body's place takes longer: readers get the first
  * bytes meanwhile. */
 static enum err
-begin_writer(struct fetch *f)
+fetch_begin_writer(struct fetch *f)
 {
     enum err rc = ERR_OK;
 
@@ -216,11 +216,11 @@ begin_writer(struct fetch *f)
     else
         rt_run_woken();
     if (f->making.over)
-        rc = take_writer(f);
+        rc = await_writer(f);
     if (rc == ERR_NO_SPACE || rc == ERR_BUSY || rc == ERR_TOO_LARGE)
         return ERR_OK;
     if (rc == ERR_OK)
-        move(f, FETCH_STREAMING);
+        fetch_move(f, FETCH_STREAMING);
     return rc;
 }
 
@@ -263,7 +263,7 @@ keep_as_chunks(struct fetch *f)
         tier_sweep(f->s);
     if (!f->info.stale)
         revalidate_mark(f->s, f->bucket, f->key, &f->entry);
-    move(f, FETCH_LOCAL);
+    fetch_move(f, FETCH_LOCAL);
     return ERR_OK;
 }
 
@@ -287,7 +287,7 @@ begin_chunk(struct fetch *f, struct cloud_get **get, struct s3_object_info *from
     f->info.source = OBJECT_FETCHED;
     if (f->before.epoch !=
         0) { /* it was kept while this reader was on its way to this loop */
-        move(f, FETCH_KEPT);
+        fetch_move(f, FETCH_KEPT);
         return ERR_OK;
     }
     rc = cloud_get_begin(f->s->options.cloud, f->bucket, p->key, first,
@@ -304,12 +304,12 @@ begin_chunk(struct fetch *f, struct cloud_get **get, struct s3_object_info *from
             &f->eb, ERR_BACKEND, "the backend sends %llu bytes of a range of %llu",
             (unsigned long long)from->body_length, (unsigned long long)f->info.size);
     f->info.mtime_ms = f->info.meta.mtime_ms = from->mtime_ms;
-    return admit(f, f->info.size) ? begin_writer(f) : ERR_OK;
+    return fetch_admit(f, f->info.size) ? fetch_begin_writer(f) : ERR_OK;
 }
 
 /* Before the first byte: asks the backend for the object, and the tier for room. */
 static enum err
-begin(struct fetch *f, struct cloud_get **get, struct s3_object_info *from)
+fetch_begin(struct fetch *f, struct cloud_get **get, struct s3_object_info *from)
 {
     struct disks_key k = store_key(f);
     bool large, resolved;
@@ -326,13 +326,13 @@ begin(struct fetch *f, struct cloud_get **get, struct s3_object_info *from)
         return begin_chunk(f, get, from);
     if (rc == ERR_OK && (f->entry.flags & ENTRY_IN_DOUBT) == 0) {
         /* The fetch before this one kept it while this reader was on its way to this loop. */
-        move(f, FETCH_LOCAL);
+        fetch_move(f, FETCH_LOCAL);
         return ERR_OK;
     }
     if (rc == ERR_OK) {
         rc = in_doubt_resolve(f, &resolved);
         if (rc == ERR_OK && resolved)
-            move(f, FETCH_LOCAL);
+            fetch_move(f, FETCH_LOCAL);
         if (rc != ERR_OK || resolved)
             return rc;
     }
@@ -352,9 +352,9 @@ begin(struct fetch *f, struct cloud_get **get, struct s3_object_info *from)
             from)) /* if kept, it could pass for the next version with that ETag */
         return ERR_OK;
     large = chunks_fit(f->s, f->bucket, f->key, from, &f->info);
-    if (!admit(f, large ? f->s->options.chunk_bytes : from->size))
+    if (!fetch_admit(f, large ? f->s->options.chunk_bytes : from->size))
         return ERR_OK;
-    return large ? keep_as_chunks(f) : begin_writer(f);
+    return large ? keep_as_chunks(f) : fetch_begin_writer(f);
 }
 
 /* What verifies the bytes once they are all here (promise I6). */
@@ -449,7 +449,7 @@ write_piece(struct fetch *f, const char *at, size_t n)
     f->landed += n;
     rt_cond_broadcast(&f->moved);
     rt_run_woken();
-    rc = take_writer(f);
+    rc = await_writer(f);
     if (rc == ERR_OK)
         rc = disks_write(f->writer, at, n, &f->eb);
     f->first_piece = NULL;
@@ -483,7 +483,7 @@ keep_pace(struct fetch *f, size_t n)
 
 /* Each piece goes behind those that are not hashed yet. */
 static enum err
-transfer(struct fetch *f, struct cloud_get *get, struct proof *proof)
+fetch_transfer(struct fetch *f, struct cloud_get *get, struct proof *proof)
 {
     struct iobuf *buf = NULL;
     enum err rc = transfer_buffer(f, &buf);
@@ -510,7 +510,7 @@ transfer(struct fetch *f, struct cloud_get *get, struct proof *proof)
         if (rc != ERR_OK)
             break;
         fetch_check(f);
-        pass(f, POINT_FETCH_LANDED, POINT_CHUNK_LANDED);
+        pass_point(f, POINT_FETCH_LANDED, POINT_CHUNK_LANDED);
         rt_yield(); /* readers get it before it is hashed: only the end waits for the checksum */
         proof_add(proof, f, buf->at + fill, n);
         fill += (uint32_t)n;
@@ -569,7 +569,7 @@ overtaken(struct fetch *f)
 }
 
 static enum err
-keep(struct fetch *f)
+fetch_commit(struct fetch *f)
 {
     struct store_condition unchanged = {.if_version = true, .version = f->before};
     enum err rc;
@@ -584,13 +584,13 @@ keep(struct fetch *f)
         return overtaken(f);
     rc = disks_commit(&f->writer, &f->info.meta, &unchanged, &f->entry, &f->eb);
     if (rc == ERR_OK) {
-        pass(f, POINT_FETCH_KEPT, POINT_CHUNK_KEPT);
+        pass_point(f, POINT_FETCH_KEPT, POINT_CHUNK_KEPT);
         tier_kept(f->s, f->bucket, f->key, &f->entry);
         if (f->chunk == NULL && !f->info.stale)
             revalidate_mark(f->s, f->bucket, f->key, &f->entry);
         if (f->was_chunked)
             tier_sweep(f->s);
-        move(f, FETCH_KEPT);
+        fetch_move(f, FETCH_KEPT);
     }
     return rc == ERR_PRECONDITION ? overtaken(f) : rc;
 }
@@ -619,7 +619,7 @@ serve_out(struct fetch *f)
 
 /* The backend no longer has the object of an in-doubt entry: ends the entry. */
 static void
-forget(struct fetch *f)
+end_in_doubt_entry(struct fetch *f)
 {
     struct disks_key k = object_disk_key(f->bucket, f->key);
     struct store_condition unchanged = {.if_version = true, .version = f->before};
@@ -638,7 +638,7 @@ forget(struct fetch *f)
 }
 
 static void
-run(void *arg)
+fetch_run(void *arg)
 {
     struct fetch *f = arg;
     struct cloud_get *get = NULL;
@@ -651,23 +651,23 @@ run(void *arg)
     f->fiber = rt_self();
     if ((f->readers == 0 && !f->keep) || f->slot->table->stopping)
         rt_cancel(f->fiber); /* its last reader left before it began */
-    rc = begin(f, &get, from);
+    rc = fetch_begin(f, &get, from);
     if (rc == ERR_NOT_FOUND)
-        forget(f);
+        end_in_doubt_entry(f);
     if (rc == ERR_OK && f->state == FETCH_STREAMING) {
-        pass(f, POINT_FETCH_BEGUN, POINT_CHUNK_BEGUN);
+        pass_point(f, POINT_FETCH_BEGUN, POINT_CHUNK_BEGUN);
         if (f->pace != NULL && get != NULL)
             cloud_get_background(get, &f->urgent);
         proof_begin(&proof, f, from);
-        rc = transfer(f, get, &proof);
+        rc = fetch_transfer(f, get, &proof);
         if (rc == ERR_OK)
             rc = proof_end(&proof, f);
         if (rc == ERR_OK)
-            pass(f, POINT_FETCH_PROVED, POINT_CHUNK_PROVED);
+            pass_point(f, POINT_FETCH_PROVED, POINT_CHUNK_PROVED);
         /* Its readers may have all of it by now: an orderly shutdown still keeps it. */
         rt_shield_begin(&shield);
         if (rc == ERR_OK)
-            rc = keep(f);
+            rc = fetch_commit(f);
         rt_shield_end(&shield);
         proof_fini(&proof);
         if (rc != ERR_OK && f->proved && f->writer != NULL) {
@@ -679,14 +679,14 @@ run(void *arg)
     if (rc == ERR_OK && f->state == FETCH_STARTING) { /* it exists, but cannot be kept */
         f->spare = f->heads > 0 ? get : NULL;
         get = f->heads > 0 ? NULL : get;
-        move(f, FETCH_BYPASS);
+        fetch_move(f, FETCH_BYPASS);
     }
     cloud_get_end(&get);
     if (f->making.begun)
-        (void)take_writer(f); /* the transfer failed before it needed the writer */
+        (void)await_writer(f); /* the transfer failed before it needed the writer */
     if (rc != ERR_OK) {
         f->rc = rc;
-        move(f, FETCH_FAILED);
+        fetch_move(f, FETCH_FAILED);
         wait_for_peeks(f);
     }
     disks_write_abort(&f->writer);
@@ -731,7 +731,7 @@ fetch_start(struct object_service *s, const struct map_bucket *b, struct key_slo
     rt_cond_init(&f->moved);
     slot->fetch = f;
     list_push_back(&slot->table->fetches, &f->all);
-    rc = rt_spawn(run, f);
+    rc = rt_spawn(fetch_run, f);
     if (rc != ERR_OK) {
         err_set(eb, rc, "no fiber is free for the fetch");
         f->refs = 1;

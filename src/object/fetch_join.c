@@ -42,7 +42,8 @@ find_fetch(struct join *j, struct key_slot *slot, struct fetch **out)
     while (slot->writing) {
         rc = rt_cond_wait(&slot->changed, DEADLINE_NEVER);
         if (rc != ERR_OK)
-            return err_set(j->eb, rc, "waiting for a write of the same key was given up");
+            return err_set(j->eb, rc,
+                           "the wait for a write of the same key was cancelled");
     }
     if (slot->fetch != NULL && slot->fetch->state != FETCH_FAILED &&
         !slot->fetch->obsolete) {
@@ -73,7 +74,7 @@ wait_for_head(struct fetch *f, struct errbuf *eb)
     if (rc != ERR_OK && f->heads == 0)
         cloud_get_end(&f->spare); /* no reader is left to take it over */
     if (rc != ERR_OK)
-        return err_set(eb, rc, "waiting for the backend was given up");
+        return err_set(eb, rc, "the wait for the backend was cancelled");
     if (f->state != FETCH_FAILED)
         return ERR_OK;
     *eb = f->eb;
@@ -82,7 +83,7 @@ wait_for_head(struct fetch *f, struct errbuf *eb)
 
 /* Joins or starts the fetch, and counts the reader. */
 static void
-enter(struct join *j)
+join_fetch(struct join *j)
 {
     struct key_slot *slot = NULL;
     uint64_t space = j->chunk != NULL ? chunk_space(j->bucket->id) : j->bucket->id;
@@ -104,7 +105,7 @@ enter(struct join *j)
 }
 
 static void
-exit_fetch(struct fetch_reader *g)
+leave_fetch(struct fetch_reader *g)
 {
     assert(g->fetch != NULL);
     assert(g->fetch->readers > 0);
@@ -139,7 +140,7 @@ join_on_owner(void *arg)
     struct fetch *f;
 
     assert(rt_loop_index() == j->get->owner);
-    enter(j);
+    join_fetch(j);
     if (j->rc != ERR_OK)
         return;
     f = j->get->fetch;
@@ -151,7 +152,7 @@ join_on_owner(void *arg)
         j->info->source = j->get->source;
         return;
     }
-    exit_fetch(j->get);
+    leave_fetch(j->get);
 }
 
 enum err
@@ -189,7 +190,7 @@ fetch_join(struct object_service *s, const struct map_bucket *b, struct span key
 static void
 enter_on_owner(void *arg)
 {
-    enter(arg);
+    join_fetch(arg);
 }
 
 enum err
@@ -259,7 +260,7 @@ struct ask {
 };
 
 static void
-ask_on_owner(void *arg)
+query_on_owner(void *arg)
 {
     struct ask *q = arg;
 
@@ -276,14 +277,14 @@ fetch_reader_landed(struct fetch_reader *g)
 {
     struct ask q = {.get = g};
 
-    return key_run_on_owner(g->owner, ask_on_owner, &q) == ERR_OK ? q.landed : 0;
+    return key_run_on_owner(g->owner, query_on_owner, &q) == ERR_OK ? q.landed : 0;
 }
 
 bool
 fetch_reader_etag(struct fetch_reader *g, struct arena *a, struct span *out)
 {
     struct ask q = {.get = g, .arena = a, .etag = {"", 0}};
-    bool asked = key_run_on_owner(g->owner, ask_on_owner, &q) == ERR_OK;
+    bool asked = key_run_on_owner(g->owner, query_on_owner, &q) == ERR_OK;
 
     *out = q.etag;
     return asked;
@@ -331,7 +332,7 @@ read_on_owner(void *arg)
     while (f->state == FETCH_STREAMING && (f->sealed || fetch_visible(f) <= r->offset)) {
         r->rc = rt_cond_wait(&f->moved, DEADLINE_NEVER);
         if (r->rc != ERR_OK) {
-            err_set(r->eb, r->rc, "waiting for the backend was given up");
+            err_set(r->eb, r->rc, "the wait for the backend was cancelled");
             return;
         }
     }
@@ -394,7 +395,7 @@ leave_on_owner(void *arg)
     assert(rt_loop_index() == g->owner);
     assert(g->fetch != NULL);
     cloud_get_end(&g->relay);
-    exit_fetch(g);
+    leave_fetch(g);
 }
 
 /* A message, not a call: leaving cannot fail and must not wait. */

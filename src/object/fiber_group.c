@@ -20,7 +20,7 @@ struct fiber_group {
     struct of_loop *loops; /* owned; one a loop */
 };
 
-struct member {
+struct group_fiber {
     struct list link;
     struct fiber_group *group;
     struct fiber *fiber; /* once it has begun */
@@ -43,7 +43,7 @@ fiber_group_busy(const struct fiber_group *g)
 static void
 run_member(void *arg)
 {
-    struct member *m = arg;
+    struct group_fiber *m = arg;
     struct of_loop *l = &m->group->loops[rt_loop_index()];
 
     assert(l->busy > 0);
@@ -62,14 +62,14 @@ enum err
 fiber_group_spawn(struct fiber_group *g, void (*run)(void *arg), void *arg)
 {
     struct of_loop *l = &g->loops[rt_loop_index()];
-    struct member *m;
+    struct group_fiber *m;
     enum err rc;
 
     assert(run != NULL);
     if (g->ending)
         return ERR_CANCELLED;
     m = xcalloc(1, sizeof *m);
-    *m = (struct member){.group = g, .run = run, .arg = arg};
+    *m = (struct group_fiber){.group = g, .run = run, .arg = arg};
     rc = rt_spawn(run_member, m);
     if (rc != ERR_OK) {
         free(m);
@@ -97,7 +97,7 @@ fiber_group_new(void)
 }
 
 static void
-end_on_loop(void *arg)
+group_end_on_loop(void *arg)
 {
     struct fiber_group *g = arg;
     struct of_loop *l = &g->loops[rt_loop_index()];
@@ -107,7 +107,7 @@ end_on_loop(void *arg)
     rt_shield_begin(&shield);
     LIST_EACH(&l->members, n)
     {
-        struct member *m = LIST_ENTRY(n, struct member, link);
+        struct group_fiber *m = LIST_ENTRY(n, struct group_fiber, link);
 
         if (m->fiber != NULL)
             rt_cancel(m->fiber);
@@ -127,7 +127,7 @@ fiber_group_end(struct fiber_group **gp)
         return;
     g->ending = true;
     for (unsigned i = 0; i < rt_loop_count(); i++)
-        while (key_run_on_owner(i, end_on_loop, g) != ERR_OK)
+        while (key_run_on_owner(i, group_end_on_loop, g) != ERR_OK)
             rt_yield(); /* no stack is free there: others are ending too */
     *gp = NULL;         /* only now: ending fibers read it */
     assert(g->ending);

@@ -12,7 +12,7 @@
 #include "rt/file.h"
 #include "wire/etag.h"
 
-enum kind { LOCAL, COLD, DIRECT, CHUNKED };
+enum kind { LOCAL, FETCHED, DIRECT, CHUNKED };
 
 struct object_get {
     struct object_service *s;
@@ -21,19 +21,19 @@ struct object_get {
     enum kind kind;
     struct entry entry;          /* LOCAL */
     struct disks_reader reader;  /* LOCAL, once the range is chosen */
-    struct fetch_reader *cold;   /* COLD */
+    struct fetch_reader *fetch;  /* FETCHED */
     struct cloud_get *remote;    /* DIRECT */
     struct chunked *chunked;     /* CHUNKED; in the arena */
     struct chunk_reader *chunks; /* CHUNKED, once the range is chosen; owned */
     struct arena *arena;         /* borrowed */
     struct span etag;            /* DIRECT: the version that the reader was promised */
-    struct iobuf *buf;           /* COLD, DIRECT */
+    struct iobuf *buf;           /* FETCHED, DIRECT */
     uint64_t size;
     uint64_t at, left; /* of the range */
     bool chosen;
-    struct pace *behind; /* borrowed, set by a prefetch; NULL: an ordinary reader */
-    bool counted;        /* among the readers that wait for a backend */
-    unsigned label;      /* of M_CACHE_BYTES */
+    struct pace *prefetch; /* borrowed, set by a prefetch; NULL: an ordinary reader */
+    bool counted;          /* among the readers that wait for a backend */
+    unsigned label;        /* of M_CACHE_BYTES */
     enum object_source source;
 };
 
@@ -46,13 +46,13 @@ object_get_check(const struct object_get *g)
     assert(g->at <= g->size);
     assert(g->left <= g->size - g->at);
     assert(g->bucket->refs > 0);
-    assert(g->kind != COLD || g->cold != NULL || g->left == 0);
+    assert(g->kind != FETCHED || g->fetch != NULL || g->left == 0);
     assert(g->kind != CHUNKED || g->chunked != NULL);
     assert(g->kind != CHUNKED || !g->chosen || g->chunks != NULL || g->size == 0 ||
            g->left == 0);
-    assert(g->cold == NULL || g->bucket->cached);
+    assert(g->fetch == NULL || g->bucket->cached);
     assert(g->remote == NULL || g->bucket->cached);
-    assert(!g->counted || g->behind == NULL);
+    assert(!g->counted || g->prefetch == NULL);
 }
 
 static void
@@ -152,7 +152,7 @@ direct_begin(struct object_get *g, struct object_info *info, struct errbuf *eb)
 static void
 count_reader(struct object_get *g)
 {
-    if (g->behind || g->counted)
+    if (g->prefetch || g->counted)
         return;
     g->counted = true;
     atomic_fetch_add_explicit(&g->s->remote_readers, 1, memory_order_relaxed);
@@ -166,20 +166,20 @@ cached_begin(struct object_get *g, struct object_info *info, bool *again,
     enum err rc;
 
     assert(g->bucket->cached);
-    assert(g->cold == NULL);
+    assert(g->fetch == NULL);
     *again = false;
     count_reader(g);
-    rc = fetch_join(g->s, g->bucket, g->key, g->behind, g->arena, info, &g->cold, &how,
+    rc = fetch_join(g->s, g->bucket, g->key, g->prefetch, g->arena, info, &g->fetch, &how,
                     eb);
 
     *again = rc == ERR_OK && how == FETCH_JOIN_LOCAL;
-    if (rc == ERR_OK && how == FETCH_JOIN_BYPASS && g->behind) {
+    if (rc == ERR_OK && how == FETCH_JOIN_BYPASS && g->prefetch) {
         *info = (struct object_info){.source = OBJECT_BYPASS};
         return ERR_OK; /* nothing will be read */
     }
     if (rc == ERR_OK && how == FETCH_JOIN_BYPASS)
         return direct_begin(g, info, eb);
-    g->kind = *again ? LOCAL : COLD;
+    g->kind = *again ? LOCAL : FETCHED;
     return rc;
 }
 
@@ -198,9 +198,9 @@ take_chunks(struct object_get *g, const struct object_info *info)
 }
 
 static enum err
-begin(struct object_service *s, const struct map_bucket *b, struct span key,
-      struct pace *behind, struct arena *a, struct object_info *info,
-      struct object_get **out, struct errbuf *eb)
+get_begin(struct object_service *s, const struct map_bucket *b, struct span key,
+          struct pace *prefetch, struct arena *a, struct object_info *info,
+          struct object_get **out, struct errbuf *eb)
 {
     struct object_get *g = arena_alloc(a, sizeof *g);
     struct disks_key k = object_disk_key(b, key);
@@ -213,13 +213,13 @@ begin(struct object_service *s, const struct map_bucket *b, struct span key,
                              .bucket = map_bucket_ref(b),
                              .key = key,
                              .kind = LOCAL,
-                             .behind = behind,
+                             .prefetch = prefetch,
                              .arena = a};
     rt_retries_begin(&retries);
     do {
         again = false;
         rc = find_local(s, &k, &g->entry, a, info, eb);
-        if (rc == ERR_OK && !behind)
+        if (rc == ERR_OK && !prefetch)
             rc = revalidate_check(s, b, key, &g->entry, REVALIDATE_EXPIRED, info, eb);
         if (rc == ERR_OK && b->cached)
             info->stale = info->stale || cloud_is_down(s->options.cloud, b);
@@ -235,16 +235,16 @@ begin(struct object_service *s, const struct map_bucket *b, struct span key,
     }
     g->size = info->size;
     take_chunks(g, info);
-    if (g->kind == CHUNKED && !behind)
+    if (g->kind == CHUNKED && !prefetch)
         tier_read(s, b, key, &g->entry);
     else if (g->kind != CHUNKED &&
-             (!behind ||
+             (!prefetch ||
               info->source != OBJECT_LOCAL)) { /* a prefetch serves no reader */
         count_source(g, info->source);
         if (b->cached && g->kind == LOCAL)
             tier_read(s, b, key, &g->entry);
     }
-    if (!behind && b->cached)
+    if (!prefetch && b->cached)
         readahead_observe(s, b, key, g->size);
     *out = g;
     return ERR_OK;
@@ -255,7 +255,7 @@ object_get_begin(struct object_service *s, const struct map_bucket *b, struct sp
                  struct arena *a, struct object_info *info, struct object_get **out,
                  struct errbuf *eb)
 {
-    return begin(s, b, key, NULL, a, info, out, eb);
+    return get_begin(s, b, key, NULL, a, info, out, eb);
 }
 
 enum err
@@ -263,7 +263,7 @@ get_begin_background(struct object_service *s, const struct map_bucket *b,
                      struct span key, struct pace *pace, struct arena *a,
                      struct object_info *info, struct object_get **out, struct errbuf *eb)
 {
-    return begin(s, b, key, pace, a, info, out, eb);
+    return get_begin(s, b, key, pace, a, info, out, eb);
 }
 
 struct object_get *
@@ -363,7 +363,7 @@ begin_chunks(struct object_get *g)
                                      .of = g->chunked,
                                      .first = g->at,
                                      .len = g->left,
-                                     .behind = g->behind};
+                                     .prefetch = g->prefetch};
 
     assert(g->chunks == NULL);
     assert(g->left > 0);
@@ -381,7 +381,7 @@ next_chunked(struct object_get *g, struct deadline by, struct span *piece,
     rc = chunk_reader_next(g->chunks, by, piece, eb);
     if (rc != ERR_OK) /* once some bytes were returned no other version can be read */
         return rc == ERR_NOT_FOUND && !first ? ERR_BACKEND : rc;
-    if (first && !(g->behind && piece->len == 0))
+    if (first && !(g->prefetch && piece->len == 0))
         count_source(g, chunk_reader_source(g->chunks));
     else
         set_source(g, chunk_reader_source(g->chunks));
@@ -410,19 +410,19 @@ object_get_range(struct object_get *g, uint64_t first, uint64_t len, struct errb
     if (g->kind == LOCAL)
         return disks_read_begin(g->s->options.disks, &k, &g->entry, first, len,
                                 &g->reader, eb);
-    if (g->kind == COLD && !fetch_reader_is_relay(g->cold) &&
+    if (g->kind == FETCHED && !fetch_reader_is_relay(g->fetch) &&
         (first > 0 || len < g->size))
-        fetch_reader_keep(g->cold);
-    if (g->kind == COLD &&
-        (fetch_reader_is_relay(g->cold)
+        fetch_reader_keep(g->fetch);
+    if (g->kind == FETCHED &&
+        (fetch_reader_is_relay(g->fetch)
              ? first > 0
-             : first > fetch_reader_landed(g->cold) + DIRECT_DISTANCE_MAX)) {
-        if (!fetch_reader_etag(g->cold, g->arena, &g->etag))
+             : first > fetch_reader_landed(g->fetch) + DIRECT_DISTANCE_MAX)) {
+        if (!fetch_reader_etag(g->fetch, g->arena, &g->etag))
             return err_set(eb, ERR_BUSY, "no fiber is free to ask which version it is");
         g->kind = DIRECT;
         /* A reader that held a connection while it waits for another could wait for a reader in the same position. */
-        if (fetch_reader_is_relay(g->cold))
-            fetch_reader_leave(&g->cold);
+        if (fetch_reader_is_relay(g->fetch))
+            fetch_reader_leave(&g->fetch);
     }
     return g->kind == DIRECT ? direct_range(g, false, eb) : ERR_OK;
 }
@@ -461,12 +461,12 @@ next_direct(struct object_get *g, struct deadline by, struct span *piece,
 static enum err
 go_direct(struct object_get *g, struct deadline by, struct span *piece, struct errbuf *eb)
 {
-    bool asked = fetch_reader_etag(g->cold, g->arena, &g->etag);
+    bool asked = fetch_reader_etag(g->fetch, g->arena, &g->etag);
     enum err rc;
 
-    assert(g->cold != NULL);
-    assert(g->kind == COLD);
-    fetch_reader_leave(&g->cold);
+    assert(g->fetch != NULL);
+    assert(g->kind == FETCHED);
+    fetch_reader_leave(&g->fetch);
     disks_read_end(&g->reader);
     if (!asked)
         return err_set(eb, ERR_BUSY,
@@ -487,19 +487,19 @@ next_fetched(struct object_get *g, struct deadline by, struct span *piece,
              struct errbuf *eb)
 {
     struct disks_key k = object_disk_key(g->bucket, g->key);
-    bool local = false, pass = g->behind != NULL;
+    bool local = false, pass = g->prefetch != NULL;
     size_t n = 0;
     enum err rc = pass ? ERR_OK : reader_buffer(&g->buf, g->left, by, eb);
 
-    assert(g->cold != NULL);
+    assert(g->fetch != NULL);
     assert(g->left > 0);
     if (rc != ERR_OK)
         return rc;
     *piece = pass ? (struct span){NULL, g->left}
                   : (struct span){g->buf->at, MIN(g->left, g->buf->room)};
-    rc = fetch_reader_read(g->cold, g->at, pass ? NULL : g->buf->at, piece->len, &n,
+    rc = fetch_reader_read(g->fetch, g->at, pass ? NULL : g->buf->at, piece->len, &n,
                            &local, &g->entry, eb);
-    if (keeping_failed(rc) && !pass && !fetch_reader_is_relay(g->cold))
+    if (keeping_failed(rc) && !pass && !fetch_reader_is_relay(g->fetch))
         return go_direct(g, by, piece, eb);
     if (rc != ERR_OK)
         return rc;
@@ -508,7 +508,7 @@ next_fetched(struct object_get *g, struct deadline by, struct span *piece,
         return ERR_OK;
     }
     if (pass) {
-        fetch_reader_leave(&g->cold);
+        fetch_reader_leave(&g->fetch);
         return ERR_OK;
     }
     rc = disks_read_begin(g->s->options.disks, &k, &g->entry, g->at, g->left, &g->reader,
@@ -518,7 +518,7 @@ next_fetched(struct object_get *g, struct deadline by, struct span *piece,
     if (rc == ERR_NOT_FOUND)
         return go_direct(g, by, piece, eb);
     g->kind = LOCAL;
-    fetch_reader_leave(&g->cold);
+    fetch_reader_leave(&g->fetch);
     return rc;
 }
 
@@ -537,7 +537,7 @@ object_get_next(struct object_get *g, struct deadline by, struct span *piece,
     case LOCAL:
         rc = disks_read_next(&g->reader, by, piece, eb);
         break;
-    case COLD:
+    case FETCHED:
         rc = next_fetched(g, by, piece, eb);
         break;
     case DIRECT:
@@ -549,7 +549,7 @@ object_get_next(struct object_get *g, struct deadline by, struct span *piece,
     }
     if (rc != ERR_OK)
         return rc;
-    if (g->behind && piece->len == 0)
+    if (g->prefetch && piece->len == 0)
         g->left = 0; /* local bytes were skipped */
     if (g->left == 0)
         return ERR_OK;
@@ -612,7 +612,7 @@ object_get_end(struct object_get **gp)
         atomic_fetch_sub_explicit(&g->s->remote_readers, 1, memory_order_relaxed);
     disks_read_end(&g->reader);
     chunk_reader_free(&g->chunks);
-    fetch_reader_leave(&g->cold);
+    fetch_reader_leave(&g->fetch);
     cloud_get_end(&g->remote);
     iobuf_drop(&g->buf);
     map_bucket_drop(&g->bucket);

@@ -216,7 +216,7 @@ wait_for_lanes(struct hashing *of_loop, const struct hash_stream *h)
 
 /* Hashes for all lagging streams, until this one has its digest. */
 static void
-lead(struct hashing *of_loop, struct hash_stream *h)
+lead_streams(struct hashing *of_loop, struct hash_stream *h)
 {
     assert(!of_loop->led);
     assert(h->len > 0);
@@ -249,7 +249,7 @@ hash_stream_drain(struct object_service *s, struct hash_stream *h, bool patient)
         struct rt_waiter waits;
 
         if (!of_loop->led) {
-            lead(of_loop, h);
+            lead_streams(of_loop, h);
             continue;
         }
         rt_waiter_init(&waits);

@@ -112,7 +112,7 @@ in_doubt_mtime(int64_t now_ms, bool by_md5)
 
 /* Does the remote have exactly this version? No, if it refuses HEAD or says too little. */
 static enum err
-ask(struct fetch *f, bool *same)
+remote_has_version(struct fetch *f, bool *same)
 {
     struct arena *a = arena_new(KIB(4), MIB(1));
     struct disks_key k = object_disk_key(f->bucket, f->key);
@@ -160,7 +160,7 @@ in_doubt_resolve(struct fetch *f, bool *over)
     if (f->obsolete ||
         ((f->entry.flags & ENTRY_CHUNKS) == 0 && f->entry.size < ASKED_LEAST))
         return ERR_OK;
-    rc = ask(f, &same);
+    rc = remote_has_version(f, &same);
     /* A HEAD has no body, so it does not tell a missing object from a missing bucket. The GET does. */
     if (rc == ERR_NOT_FOUND) {
         same = false;

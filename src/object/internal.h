@@ -137,7 +137,7 @@ void fetch_reader_leave(struct fetch_reader **gp); /* NULL is fine */
 enum err key_tables_start(struct object_service *s);
 void key_tables_stop(struct object_service *s);
 
-/* write_lock.c: writes to cached buckets, one at a time for each key. */
+/* write_through.c: writes to cached buckets, one at a time for each key. */
 /* Until write_lock_end() no other write of the key is in flight, and no fetch of it is kept. */
 struct write_lock;
 enum err write_lock_begin(struct object_service *s, const struct map_bucket *b,

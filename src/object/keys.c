@@ -51,7 +51,7 @@ key_tables_start(struct object_service *s)
 }
 
 static void
-end_on_loop(void *arg)
+key_table_end(void *arg)
 {
     struct key_table *t = arg;
 
@@ -68,12 +68,12 @@ end_on_loop(void *arg)
 
 /* Ends the fetches of a loop, and waits until no key is referenced. */
 static void
-stop_on_loop(void *arg)
+key_table_stop(void *arg)
 {
     struct key_table *t = arg;
     struct rt_shield shield;
 
-    end_on_loop(t);
+    key_table_end(t);
     rt_shield_begin(&shield);
     while (t->slots.count > 0)
         if (rt_cond_wait(&t->emptied, DEADLINE_NEVER) != ERR_OK)
@@ -85,7 +85,7 @@ void
 object_end_fetches(struct object_service *s)
 {
     for (unsigned i = 0; i < rt_loop_count(); i++)
-        while (key_run_on_owner(i, end_on_loop, s->keys[i]) != ERR_OK)
+        while (key_run_on_owner(i, key_table_end, s->keys[i]) != ERR_OK)
             rt_yield(); /* no stack is free there: others are ending too */
 }
 
@@ -93,7 +93,7 @@ void
 key_tables_stop(struct object_service *s)
 {
     for (unsigned i = 0; s->keys != NULL && i < rt_loop_count(); i++) {
-        while (key_run_on_owner(i, stop_on_loop, s->keys[i]) != ERR_OK)
+        while (key_run_on_owner(i, key_table_stop, s->keys[i]) != ERR_OK)
             rt_yield(); /* no stack is free there: others are ending too */
         assert(s->keys[i]->slots.count == 0);
         table_fini(&s->keys[i]->slots);

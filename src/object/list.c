@@ -47,7 +47,7 @@ group_of(struct span prefix, struct span delimiter, struct span key)
 }
 
 static void
-seek_to(struct walk *w, struct span key, bool inclusive)
+list_seek(struct walk *w, struct span key, bool inclusive)
 {
     assert(key.len <= sizeof w->from_bytes);
     if (key.len > 0)
@@ -57,7 +57,7 @@ seek_to(struct walk *w, struct span key, bool inclusive)
 
 /* Seeks to the first key behind everything that starts with `group`; false: there is none. */
 static bool
-seek_behind(struct walk *w, struct span group)
+list_seek_behind(struct walk *w, struct span group)
 {
     size_t len = group.len;
 
@@ -66,25 +66,25 @@ seek_behind(struct walk *w, struct span group)
         len--;
     if (len == 0)
         return false;
-    seek_to(w, (struct span){group.at, len}, true);
+    list_seek(w, (struct span){group.at, len}, true);
     w->from_bytes[len - 1]++;
     return true;
 }
 
 /* False: nothing can follow. */
 static bool
-first_seek(struct walk *w)
+list_first_seek(struct walk *w)
 {
     const struct object_list_options *o = w->o;
 
     /* A marker that is a common prefix skips its keys. */
     if (o->after.len > o->prefix.len && span_starts(o->after, o->prefix) &&
         span_eq(group_of(o->prefix, o->delimiter, o->after), o->after))
-        return seek_behind(w, o->after);
+        return list_seek_behind(w, o->after);
     if (span_cmp(o->after, o->prefix) < 0)
-        seek_to(w, o->prefix, true);
+        list_seek(w, o->prefix, true);
     else
-        seek_to(w, o->after, false);
+        list_seek(w, o->after, false);
     return true;
 }
 
@@ -109,7 +109,8 @@ put_odd_etag(struct walk *w, const struct store_entry *e, struct object_entry *o
 }
 
 static enum err
-add(struct walk *w, struct span name, const struct store_entry *key, struct errbuf *eb)
+list_add(struct walk *w, struct span name, const struct store_entry *key,
+         struct errbuf *eb)
 {
     struct object_entry *out = &w->page->entries[w->page->count];
     char *at = arena_try(w->arena, name.len + ETAG_TEXT_MAX);
@@ -148,28 +149,28 @@ list_add_entries(struct walk *w, const struct store_entry *entries, uint32_t cou
         }
         if ((entries[i].entry.flags & ENTRY_IN_DOUBT) !=
             0) { /* the backend may have deleted it */
-            seek_to(w, entries[i].key, false);
+            list_seek(w, entries[i].key, false);
             continue;
         }
-        rc = group.len > 0 ? add(w, group, NULL, eb)
-                           : add(w, entries[i].key, &entries[i], eb);
+        rc = group.len > 0 ? list_add(w, group, NULL, eb)
+                           : list_add(w, entries[i].key, &entries[i], eb);
         if (rc != ERR_OK)
             return rc;
         if (group.len > 0) {
-            *done = !seek_behind(w, group);
+            *done = !list_seek_behind(w, group);
             w->batch = 1;
             return ERR_OK;
         }
-        seek_to(w, entries[i].key, false);
+        list_seek(w, entries[i].key, false);
     }
     w->batch = MIN(w->batch * 4, ENTRIES_A_TIME);
     return ERR_OK;
 }
 
 static enum err
-list_here(struct walk *w, struct errbuf *eb)
+list_local(struct walk *w, struct errbuf *eb)
 {
-    bool done = !first_seek(w);
+    bool done = !list_first_seek(w);
     enum err rc = ERR_OK;
 
     assert(w->o->max > 0);
@@ -288,7 +289,7 @@ list_cached(struct walk *w, struct errbuf *eb)
     if (rc == ERR_BACKEND && down) {
         LOG(LOG_WARN, "list.stale", eb->text, L_TEXT("bucket", w->bucket->name));
         w->page->stale = true;
-        return list_here(w, eb);
+        return list_local(w, eb);
     }
     if (rc != ERR_OK)
         return rc;
@@ -327,7 +328,7 @@ object_list(struct object_service *s, const struct map_bucket *b,
     out->entries = arena_try(a, o->max * sizeof *out->entries);
     if (out->entries == NULL)
         return err_set(eb, ERR_BUSY, "no memory for a page of %u names", o->max);
-    rc = b->cached ? list_cached(&w, eb) : list_here(&w, eb);
+    rc = b->cached ? list_cached(&w, eb) : list_local(&w, eb);
     if (rc != ERR_OK)
         return rc;
     if (out->truncated && out->count > 0)

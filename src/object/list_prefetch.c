@@ -56,7 +56,7 @@ list_prefetch_invalidate(struct object_service *s)
 }
 
 static void
-drop(struct list_page **pp)
+page_drop(struct list_page **pp)
 {
     struct list_page *p = *pp;
 
@@ -89,8 +89,8 @@ is_asked_for(const struct list_page *p, const struct map_bucket *b,
 }
 
 static struct list_page *
-find(struct of_loop *l, const struct map_bucket *b, const struct object_list_options *o,
-     struct span token)
+page_find(struct of_loop *l, const struct map_bucket *b,
+          const struct object_list_options *o, struct span token)
 {
     LIST_EACH(&l->pages, n)
     {
@@ -117,7 +117,7 @@ wait_for_taker(struct list_page *p)
 }
 
 static void
-run(void *arg)
+page_run(void *arg)
 {
     struct list_page *p = arg;
     struct of_loop *l = &p->s->list_prefetch->loops[rt_loop_index()];
@@ -140,11 +140,11 @@ run(void *arg)
         l->wasted++;
     }
     list_remove(&p->of_loop);
-    drop(&p);
+    page_drop(&p);
 }
 
 static struct list_page *
-new_page(const struct list_follow *f, struct span after)
+page_new(const struct list_follow *f, struct span after)
 {
     struct list_page *p = xcalloc(1, sizeof *p);
 
@@ -170,7 +170,7 @@ new_page(const struct list_follow *f, struct span after)
 /* Requests the following page, at the next switch. `after`: the name before it; empty: not known yet. The page has
  * two references: f's and the fiber's. NULL: not now. */
 static struct list_page *
-ask(const struct list_follow *f, struct span after)
+request_page(const struct list_follow *f, struct span after)
 {
     struct of_loop *l = &f->s->list_prefetch->loops[rt_loop_index()];
     struct object_list_options next = *f->o;
@@ -178,13 +178,13 @@ ask(const struct list_follow *f, struct span after)
 
     next.after = after;
     if (fiber_group_busy(f->s->list_prefetch->fibers) >= PAGES_MAX ||
-        find(l, f->bucket, &next, after.len > 0 ? (struct span){"", 0} : f->token) !=
+        page_find(l, f->bucket, &next, after.len > 0 ? (struct span){"", 0} : f->token) !=
             NULL ||
         (l->wasted >= WASTED_MAX && l->passed_over++ % TRY_EACH != 0))
         return NULL;
-    p = new_page(f, after);
-    if (fiber_group_spawn(f->s->list_prefetch->fibers, run, p) != ERR_OK) {
-        drop(&p);
+    p = page_new(f, after);
+    if (fiber_group_spawn(f->s->list_prefetch->fibers, page_run, p) != ERR_OK) {
+        page_drop(&p);
         return NULL;
     }
     assert(p->users == 1);
@@ -198,7 +198,7 @@ list_follow_token(struct list_follow *f, struct span token)
 {
     f->token = token;
     if (f->wanted && f->next == NULL)
-        f->next = ask(f, (struct span){"", 0});
+        f->next = request_page(f, (struct span){"", 0});
 }
 
 bool
@@ -211,7 +211,7 @@ list_follow_end(struct list_follow *f, enum err rc, const struct s3_list_page *f
     assert(rc != ERR_OK || found != NULL);
     f->token = more ? found->next_token : last;
     if (f->next == NULL && more && f->wanted) {
-        f->next = ask(f, last);
+        f->next = request_page(f, last);
         now = f->next != NULL;
     }
     p = f->next;
@@ -224,14 +224,14 @@ list_follow_end(struct list_follow *f, enum err rc, const struct s3_list_page *f
         p->o.after = arena_span(p->arena, last);
         p->placed = true;
     }
-    drop(&f->next);
+    page_drop(&f->next);
     return now;
 }
 
 /* ---- taking ---- */
 
 static char *
-put(char *at, struct span from, struct span *to)
+copy_span(char *at, struct span from, struct span *to)
 {
     if (from.len > 0)
         memcpy(at, from.at, from.len);
@@ -240,7 +240,7 @@ put(char *at, struct span from, struct span *to)
 }
 
 static bool
-copy(const struct s3_list_page *from, struct arena *a, struct s3_list_page *out)
+page_copy(const struct s3_list_page *from, struct arena *a, struct s3_list_page *out)
 {
     size_t room = 1;
     char *at;
@@ -258,22 +258,22 @@ copy(const struct s3_list_page *from, struct arena *a, struct s3_list_page *out)
         struct s3xml_list_entry *e = &out->entries[i];
 
         *e = from->entries[i];
-        at = put(at, e->key, &e->key);
-        at = put(at, e->etag, &e->etag);
+        at = copy_span(at, e->key, &e->key);
+        at = copy_span(at, e->etag, &e->etag);
     }
     return true;
 }
 
 /* A remote may confuse the tokens of two pages. */
 static bool
-goes_on(const struct list_page *p)
+page_continues(const struct list_page *p)
 {
     return p->found.count == 0 || span_cmp(p->found.entries[0].key, p->o.after) > 0;
 }
 
 /* Requests the page behind one that a client wants now, as soon as possible. */
 static void
-follow(struct list_page *p)
+page_follow(struct list_page *p)
 {
     assert(p->taken);
     p->follow.wanted = true;
@@ -289,7 +289,7 @@ list_prefetch_take(struct object_service *s, const struct map_bucket *b,
                    struct s3_list_page *out)
 {
     struct of_loop *l = &s->list_prefetch->loops[rt_loop_index()];
-    struct list_page *p = find(l, b, o, (struct span){"", 0});
+    struct list_page *p = page_find(l, b, o, (struct span){"", 0});
     enum err rc = ERR_OK;
     bool good;
 
@@ -298,14 +298,15 @@ list_prefetch_take(struct object_service *s, const struct map_bucket *b,
     assert(!p->taken);
     p->taken = true;
     p->users++;
-    follow(p);
+    page_follow(p);
     while (rc == ERR_OK && !p->there)
         rc = rt_cond_wait(&p->changed, DEADLINE_NEVER);
-    good = rc == ERR_OK && p->rc == ERR_OK && goes_on(p) &&
-           atomic_load(&s->list_prefetch->writes) == p->writes && copy(&p->found, a, out);
+    good = rc == ERR_OK && p->rc == ERR_OK && page_continues(p) &&
+           atomic_load(&s->list_prefetch->writes) == p->writes &&
+           page_copy(&p->found, a, out);
     l->wasted = good ? 0 : l->wasted + 1;
     rt_cond_broadcast(&p->changed);
-    drop(&p);
+    page_drop(&p);
     metric_add(M_LIST_PREFETCH, good ? USED : DROPPED, 1);
     return good;
 }

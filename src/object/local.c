@@ -24,8 +24,9 @@ fate_of(const struct object_local *h, const struct entry *entry,
 }
 
 static enum err
-look(struct object_service *s, const struct map_bucket *b, struct span key,
-     struct arena *a, struct entry *entry, struct object_local *out, struct errbuf *eb)
+local_look(struct object_service *s, const struct map_bucket *b, struct span key,
+           struct arena *a, struct entry *entry, struct object_local *out,
+           struct errbuf *eb)
 {
     struct disks_key k = object_disk_key(b, key);
     struct tier_view view;
@@ -65,7 +66,7 @@ object_local(struct object_service *s, const struct map_bucket *b, struct span k
     rt_retries_begin(&retries);
     do { /* it may be replaced, or relocated, between two lookups */
         *out = (struct object_local){0};
-        rc = look(s, b, key, a, &entry, out, eb);
+        rc = local_look(s, b, key, a, &entry, out, eb);
         replaced = rc == ERR_NOT_FOUND && entry.version.epoch != 0;
     } while (replaced && rt_retry());
     rt_retries_end(&retries);

@@ -61,7 +61,7 @@ object_put_abort(struct object_put **pp)
 /* The bucket's number of copies may have changed since the request looked it up. The rebalancer does not wait for
  * a writer that begins after that change: so look it up again once the writer is counted. */
 static enum err
-begin_writer(struct object_put *p, uint64_t size, struct errbuf *eb)
+put_begin_writer(struct object_put *p, uint64_t size, struct errbuf *eb)
 {
     struct object_service *s = p->s;
     struct disks_key k = object_disk_key(p->bucket, p->key);
@@ -99,7 +99,7 @@ object_put_begin(struct object_service *s, const struct map_bucket *b, struct sp
                          &(struct quota_ask){.key = key, .size = o->size, .count = 1},
                          &(*out)->claim, eb);
     if (rc == ERR_OK)
-        rc = begin_writer(*out, o->size, eb);
+        rc = put_begin_writer(*out, o->size, eb);
     if (rc != ERR_OK)
         object_put_abort(out);
     return rc;
@@ -305,7 +305,7 @@ complete_meta(const struct object_put *p, const struct object_meta *given,
 
 /* The final size is known now. Claims again, or confirms the claim. */
 static enum err
-ask_again(struct object_put *p, const struct quota_ask *ask, struct errbuf *eb)
+claim_again(struct object_put *p, const struct quota_ask *ask, struct errbuf *eb)
 {
     return p->options.size == STORE_SIZE_UNKNOWN
                ? quota_claim(p->s, p->bucket, ask, &p->claim, eb)
@@ -320,7 +320,7 @@ commit_native(struct object_put *p, const struct object_meta *meta, struct arena
     struct entry entry;
     const struct object_condition *c = p->options.condition;
     struct store_condition held;
-    enum err rc = ask_again(
+    enum err rc = claim_again(
         p, &(struct quota_ask){.key = p->key, .size = p->sums.size, .count = 1}, eb);
 
     assert(p->kind == PUT_NATIVE);
@@ -343,12 +343,12 @@ commit_part(struct object_put *p, const struct object_meta *meta, struct arena *
             struct object_info *out, struct errbuf *eb)
 {
     struct object_meta kept;
-    enum err rc = ask_again(p,
-                            &(struct quota_ask){.key = p->key,
-                                                .size = p->sums.size,
-                                                .upload = &p->upload,
-                                                .part = p->part_number},
-                            eb);
+    enum err rc = claim_again(p,
+                              &(struct quota_ask){.key = p->key,
+                                                  .size = p->sums.size,
+                                                  .upload = &p->upload,
+                                                  .part = p->part_number},
+                              eb);
 
     assert(p->kind == PUT_PART);
     assert(p->summed);

@@ -44,7 +44,7 @@ struct held {
  * removed from the old one (usage.c). So parts are read before the objects they become, and objects on both sides
  * of the older versions. */
 static struct held
-held_by(struct object_service *s, const struct map_bucket *b)
+quota_usage(struct object_service *s, const struct map_bucket *b)
 {
     struct disks *ds = s->options.disks;
     struct held h = {0};
@@ -163,13 +163,13 @@ is_over(const struct map_bucket *b, const struct quota_ask *ask, const struct re
 /* Replaces the claim `mine` by `more`, and returns what others had claimed before. The numbers wrap: a smaller
  * claim adds a negative number. */
 static struct held
-announce(struct object_service *s, const struct map_bucket *b, struct on_its_way *w,
-         const struct quota_claim *mine, const struct quota_claim *more)
+quota_announce(struct object_service *s, const struct map_bucket *b, struct on_its_way *w,
+               const struct quota_claim *mine, const struct quota_claim *more)
 {
     uint64_t bytes = atomic_fetch_add(&w->bytes, more->bytes - mine->bytes),
              objects = atomic_fetch_add(&w->objects, more->objects - mine->objects);
-    struct held h =
-        held_by(s, b); /* after the claim: what has been committed by then is in here */
+    struct held h = quota_usage(
+        s, b); /* after the claim: what has been committed by then is in here */
 
     assert(mine->of == NULL || mine->of == w);
     h.coming_bytes = bytes - mine->bytes;
@@ -178,8 +178,8 @@ announce(struct object_service *s, const struct map_bucket *b, struct on_its_way
 }
 
 static enum err
-refused(const struct map_bucket *b, const struct quota_ask *ask, const struct replaced *r,
-        const struct held *h, struct errbuf *eb)
+quota_error(const struct map_bucket *b, const struct quota_ask *ask,
+            const struct replaced *r, const struct held *h, struct errbuf *eb)
 {
     assert(b->quota_bytes > 0 || b->quota_objects > 0);
     if (objects_are_over(b, ask, r, h))
@@ -218,17 +218,17 @@ quota_claim(struct object_service *s, const struct map_bucket *b,
             r = replaced_by(s, b, ask);
         want = claim_for(w, ask, &r);
         /* A write that does not fit anyway is not claimed: it would only block writes that do. */
-        h = announce(s, b, w, claim, claim);
+        h = quota_announce(s, b, w, claim, claim);
         if (is_over(b, ask, &r, &h))
             continue;
-        h = announce(s, b, w, claim, &want);
+        h = quota_announce(s, b, w, claim, &want);
         if (!is_over(b, ask, &r, &h)) {
             *claim = want;
             return ERR_OK;
         }
-        (void)announce(s, b, w, &want, claim);
+        (void)quota_announce(s, b, w, &want, claim);
     }
-    return refused(b, ask, &r, &h, eb);
+    return quota_error(b, ask, &r, &h, eb);
 }
 
 enum err

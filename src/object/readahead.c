@@ -156,7 +156,7 @@ static void readahead_advance(struct object_service *s, const struct map_bucket 
                               struct watch *w, struct stream *t);
 
 static void
-run(void *arg)
+readahead_run(void *arg)
 {
     struct readahead_fetch *a = arg;
     struct stream *t = &a->watch->streams[a->like % STREAMS];
@@ -178,8 +178,8 @@ run(void *arg)
 
 /* False: not now. */
 static bool
-fetch(struct object_service *s, const struct map_bucket *b, struct watch *w,
-      const struct stream *t, uint64_t number)
+readahead_start(struct object_service *s, const struct map_bucket *b, struct watch *w,
+                const struct stream *t, uint64_t number)
 {
     struct readahead_fetch *a = xcalloc(1, sizeof *a);
 
@@ -191,7 +191,7 @@ fetch(struct object_service *s, const struct map_bucket *b, struct watch *w,
     }
     a->bucket = map_bucket_ref(b);
     w->busy++;
-    if (fiber_group_spawn(s->readahead->fibers, run, a) != ERR_OK) {
+    if (fiber_group_spawn(s->readahead->fibers, readahead_run, a) != ERR_OK) {
         w->busy--;
         map_bucket_drop(&a->bucket);
         free(a);
@@ -211,7 +211,8 @@ readahead_advance(struct object_service *s, const struct map_bucket *b, struct w
     assert(w->busy <= window);
     assert(t->run >= RUN);
     for (; number <= t->last + window && number < t->end && w->busy < window; number++) {
-        if (object_readers_waiting(s) > READERS_MAX || !fetch(s, b, w, t, number))
+        if (object_readers_waiting(s) > READERS_MAX ||
+            !readahead_start(s, b, w, t, number))
             return;
         t->fetched_to = number;
     }

@@ -42,7 +42,7 @@ revalidate_free(struct revalidate_table **tp)
 }
 
 static uint64_t
-hash_of(const struct map_bucket *b, struct span key, const struct entry *entry)
+version_hash(const struct map_bucket *b, struct span key, const struct entry *entry)
 {
     uint64_t seed = b->id * 0x9E3779B97F4A7C15u ^ entry->version.counter ^
                     (uint64_t)entry->version.epoch << 40;
@@ -52,7 +52,7 @@ hash_of(const struct map_bucket *b, struct span key, const struct entry *entry)
 }
 
 static uint64_t
-seconds(const struct revalidate_table *t)
+seconds_since_start(const struct revalidate_table *t)
 {
     return (rt_now_ns() - t->begun_ns) / 1000000000u + 1;
 }
@@ -66,8 +66,8 @@ revalidate_mark(struct object_service *s, const struct map_bucket *b, struct spa
     assert(entry->version.epoch != 0);
     if (b->ttl_ms == 0)
         return;
-    hash = hash_of(b, key, entry);
-    now = seconds(s->revalidate);
+    hash = version_hash(b, key, entry);
+    now = seconds_since_start(s->revalidate);
     if (now <= TIME_MASK)
         atomic_store_explicit(&s->revalidate->places[hash % PLACES],
                               (hash & ~(uint64_t)TIME_MASK) | now, memory_order_relaxed);
@@ -81,13 +81,13 @@ revalidate_left_ms(const struct object_service *s, const struct map_bucket *b,
 
     if (!b->cached || b->ttl_ms == 0)
         return -1;
-    hash = hash_of(b, key, entry);
+    hash = version_hash(b, key, entry);
     there =
         atomic_load_explicit(&s->revalidate->places[hash % PLACES], memory_order_relaxed);
     if (there == 0 || ((there ^ hash) & ~(uint64_t)TIME_MASK) != 0)
         return 0;
-    age_ms =
-        1000 * (seconds(s->revalidate) - MIN(there & TIME_MASK, seconds(s->revalidate)));
+    age_ms = 1000 * (seconds_since_start(s->revalidate) -
+                     MIN(there & TIME_MASK, seconds_since_start(s->revalidate)));
     return (int64_t)(lasts_ms - MIN(age_ms, lasts_ms));
 }
 
@@ -117,7 +117,7 @@ struct ask {
 
 /* ERR_OK: the same version; ERR_NOT_FOUND: another one, or none; ERR_BACKEND: unknown. */
 static enum err
-compare(struct ask *q)
+compare_with_remote(struct ask *q)
 {
     struct arena *a = arena_new(KIB(4), MIB(1));
     struct s3_object_info from;
@@ -140,7 +140,7 @@ compare(struct ask *q)
 
 /* A concurrent write may have replaced the version: then there is nothing to end. */
 static enum err
-end_kept(struct ask *q)
+end_cached(struct ask *q)
 {
     enum err rc =
         disks_evict_one(q->s->options.disks, q->bucket->id, q->key, q->entry, q->eb);
@@ -157,7 +157,7 @@ end_kept(struct ask *q)
 
 /* Waits for a revalidation in flight. True: *q has its result. */
 static bool
-answered(struct ask *q, struct key_slot *slot)
+await_revalidation(struct ask *q, struct key_slot *slot)
 {
     unsigned before = slot->answers;
     bool fits;
@@ -165,7 +165,7 @@ answered(struct ask *q, struct key_slot *slot)
     while (q->rc == ERR_OK && slot->asking && slot->answers == before) {
         q->rc = rt_cond_wait(&slot->changed, DEADLINE_NEVER);
         if (q->rc != ERR_OK)
-            err_set(q->eb, q->rc, "waiting for the remote's word was given up");
+            err_set(q->eb, q->rc, "the wait for the revalidation was cancelled");
     }
     if (q->rc != ERR_OK)
         return true;
@@ -178,7 +178,7 @@ answered(struct ask *q, struct key_slot *slot)
 }
 
 static void
-ask_on_owner(void *arg)
+revalidate_on_owner(void *arg)
 {
     struct ask *q = arg;
     struct key_slot *slot = NULL;
@@ -187,8 +187,9 @@ ask_on_owner(void *arg)
     if (q->rc != ERR_OK)
         return;
     for (;;) {
-        if (answered(q, slot) || (q->when == REVALIDATE_EXPIRED &&
-                                  is_fresh(q->s, q->bucket, q->key, q->entry))) {
+        if (await_revalidation(q, slot) ||
+            (q->when == REVALIDATE_EXPIRED &&
+             is_fresh(q->s, q->bucket, q->key, q->entry))) {
             key_slot_drop(&slot);
             return;
         }
@@ -197,11 +198,11 @@ ask_on_owner(void *arg)
     }
     assert(!slot->asking);
     slot->asking = true;
-    q->rc = compare(q);
+    q->rc = compare_with_remote(q);
     if (q->rc == ERR_OK)
         revalidate_mark(q->s, q->bucket, q->key, q->entry);
     else if (q->rc == ERR_NOT_FOUND)
-        q->rc = end_kept(q);
+        q->rc = end_cached(q);
     assert(slot->asking);
     slot->asking = false;
     slot->answers++;
@@ -231,7 +232,7 @@ revalidate_check(struct object_service *s, const struct map_bucket *b, struct sp
     if (!b->cached ||
         (when == REVALIDATE_EXPIRED && (b->ttl_ms == 0 || is_fresh(s, b, key, entry))))
         return ERR_OK;
-    rc = key_run_on_owner(key_owner_loop(b, key), ask_on_owner, &q);
+    rc = key_run_on_owner(key_owner_loop(b, key), revalidate_on_owner, &q);
     if (rc != ERR_OK)
         return err_set(eb, rc, "no fiber is free to ask the remote");
     if (q.rc != ERR_BACKEND || b->fail_stale)

@@ -94,8 +94,8 @@ tier_view(const struct object_service *s, const struct map_bucket *b, struct spa
 
 /* Cached objects of a bucket, each chunk counted as one, and their bytes. */
 static void
-usage(struct object_service *s, const struct map_bucket *b, uint64_t *objects,
-      uint64_t *bytes)
+cached_usage(struct object_service *s, const struct map_bucket *b, uint64_t *objects,
+             uint64_t *bytes)
 {
     uint64_t chunks, in_chunks;
 
@@ -115,7 +115,7 @@ bucket_has_room(struct object_service *s, const struct map_bucket *b, uint64_t s
 
     if (b->cache_budget == 0)
         return true;
-    usage(s, b, &objects, &bytes);
+    cached_usage(s, b, &objects, &bytes);
     *tight = bytes + size > hundredths(b->cache_budget, BUCKET_HIGH);
     return bytes + size <= b->cache_budget;
 }
@@ -225,7 +225,7 @@ bucket_by_id(const struct map *m, uint64_t id)
 
 /* The entry of an object in chunks has no bytes to free, and its chunks would be lost with it. */
 static bool
-keep(void *arg, const struct store_candidate *c)
+tier_keep(void *arg, const struct store_candidate *c)
 {
     struct eviction_filter *j = arg;
     const struct map *m = map_now(j->s->options.map);
@@ -275,7 +275,7 @@ cached_objects(struct object_service *s)
 
         if (!b->cached)
             continue;
-        usage(s, b, &objects, &bytes);
+        cached_usage(s, b, &objects, &bytes);
         sum += objects;
     }
     return sum;
@@ -295,12 +295,12 @@ end_window(struct object_service *s, struct tier *t)
 
 /* Nothing could be evicted: all of it is pinned, or in doubt. Wait before the next try. */
 static void
-evict(struct object_service *s, uint64_t target, uint64_t want, uint64_t only)
+tier_evict(struct object_service *s, uint64_t target, uint64_t want, uint64_t only)
 {
     struct tier *t = s->tier;
     struct eviction_filter j = {.s = s, .only = only};
     struct store_evict_options o = {
-        .target = target, .want = want, .keep = keep, .arg = &j};
+        .target = target, .want = want, .keep = tier_keep, .arg = &j};
     struct store_evicted out;
     struct errbuf eb = {{0}};
     enum err rc = disks_evict(s->options.disks, &o, &out, &eb);
@@ -371,9 +371,10 @@ look_at_node(struct object_service *s, struct tier *t)
                                              ? ROOM_LEFT
                                              : ROOM_NONE);
     if ((over || tight) && t->patience == 0)
-        evict(s, over ? low : UINT64_MAX, more, 0);
+        tier_evict(s, over ? low : UINT64_MAX, more, 0);
     else if (atomic_load(&t->admission.room) == ROOM_NONE)
-        evict(s, UINT64_MAX, 0, 0); /* only to learn how cold the coldest segment is */
+        tier_evict(s, UINT64_MAX, 0,
+                   0); /* only to learn how cold the coldest segment is */
 }
 
 static void
@@ -389,9 +390,9 @@ look_at_buckets(struct object_service *s, struct tier *t)
         budget = map_bucket_at(m, i)->cache_budget;
         if (budget == 0)
             continue;
-        usage(s, map_bucket_at(m, i), &objects, &bytes);
+        cached_usage(s, map_bucket_at(m, i), &objects, &bytes);
         if (bytes > hundredths(budget, BUCKET_HIGH) && t->patience == 0)
-            evict(s, UINT64_MAX, bytes - hundredths(budget, BUCKET_LOW), id);
+            tier_evict(s, UINT64_MAX, bytes - hundredths(budget, BUCKET_LOW), id);
     }
 }
 
@@ -449,7 +450,7 @@ tier_sweep(struct object_service *s)
 
 /* Runs also after the start: a crash may have left chunks. */
 static void
-sweep(struct object_service *s, struct tier *t)
+tier_sweep_chunks(struct object_service *s, struct tier *t)
 {
     struct errbuf eb = {{0}};
     enum err rc;
@@ -466,7 +467,7 @@ sweep(struct object_service *s, struct tier *t)
 /* ---- the fiber ---- */
 
 static void
-run(void *arg)
+tier_run(void *arg)
 {
     struct object_service *s = arg;
     struct tier *t = s->tier;
@@ -478,7 +479,7 @@ run(void *arg)
         t->patience -= t->patience > 0;
         look_at_node(s, t);
         look_at_buckets(s, t);
-        sweep(s, t);
+        tier_sweep_chunks(s, t);
         if (t->looks++ % PURGE_LOOKS == 0)
             purge_removed(s, t);
         for (unsigned ms = 0;
@@ -504,7 +505,7 @@ tier_start(struct object_service *s, struct errbuf *eb)
     rt_cond_init(&t->wake);
     s->tier = t;
     tier_sweep(s);
-    rc = rt_daemon_start(&t->daemon, run, s);
+    rc = rt_daemon_start(&t->daemon, tier_run, s);
     if (rc != ERR_OK)
         return err_set(eb, rc, "no fiber to watch the cache");
     return ERR_OK;

@@ -21,7 +21,7 @@ struct uploads_walk {
 };
 
 static void
-seek(struct uploads_walk *w, struct span key, const struct upload_id *id)
+uploads_seek(struct uploads_walk *w, struct span key, const struct upload_id *id)
 {
     if (key.len > 0)
         memmove(w->bytes, key.at, key.len);
@@ -33,11 +33,11 @@ seek(struct uploads_walk *w, struct span key, const struct upload_id *id)
 
 /* Seeks directly before the first key with this prefix. Keys are UTF-8: none has a byte 0xff. */
 static void
-seek_before(struct uploads_walk *w, struct span prefix)
+uploads_seek_before(struct uploads_walk *w, struct span prefix)
 {
     size_t len = prefix.len;
 
-    seek(w, prefix, NULL);
+    uploads_seek(w, prefix, NULL);
     if (len == 0)
         return;
     if (w->bytes[len - 1] == 0) {
@@ -53,9 +53,9 @@ seek_before(struct uploads_walk *w, struct span prefix)
 
 /* Seeks behind all keys with this prefix: the prefix followed by 0xff sorts last. */
 static void
-seek_behind(struct uploads_walk *w, struct span group)
+uploads_seek_behind(struct uploads_walk *w, struct span group)
 {
-    seek(w, group, NULL);
+    uploads_seek(w, group, NULL);
     if (group.len < STORE_KEY_MAX) {
         w->bytes[group.len] = (char)0xff;
         w->after.len++;
@@ -63,25 +63,25 @@ seek_behind(struct uploads_walk *w, struct span group)
 }
 
 static void
-first_seek(struct uploads_walk *w)
+uploads_first_seek(struct uploads_walk *w)
 {
     const struct object_upload_list_options *o = w->o;
     struct upload_id id;
 
     if (o->after_key.len > o->prefix.len && span_starts(o->after_key, o->prefix) &&
         span_eq(group_of(o->prefix, o->delimiter, o->after_key), o->after_key))
-        seek_behind(w, o->after_key);
+        uploads_seek_behind(w, o->after_key);
     else if (span_cmp(o->after_key, o->prefix) < 0)
-        seek_before(w, o->prefix);
+        uploads_seek_before(w, o->prefix);
     else if (o->after_id.len > 0 && native_id(o->after_id, &id))
-        seek(w, o->after_key, &id);
+        uploads_seek(w, o->after_key, &id);
     else
-        seek(w, o->after_key, NULL);
+        uploads_seek(w, o->after_key, NULL);
 }
 
 static enum err
-add(struct uploads_walk *w, const struct store_upload *u, struct span group,
-    struct errbuf *eb)
+uploads_add(struct uploads_walk *w, const struct store_upload *u, struct span group,
+            struct errbuf *eb)
 {
     struct object_upload *out = &w->page->entries[w->page->count];
     struct span name = group.len > 0 ? group : u->key;
@@ -98,8 +98,8 @@ add(struct uploads_walk *w, const struct store_upload *u, struct span group,
 }
 
 static enum err
-take(struct uploads_walk *w, const struct store_upload *found, uint32_t count, bool *done,
-     struct errbuf *eb)
+uploads_add_all(struct uploads_walk *w, const struct store_upload *found, uint32_t count,
+                bool *done, struct errbuf *eb)
 {
     for (uint32_t i = 0; i < count; i++) {
         struct span group;
@@ -111,26 +111,26 @@ take(struct uploads_walk *w, const struct store_upload *found, uint32_t count, b
             return ERR_OK;
         }
         group = group_of(w->o->prefix, w->o->delimiter, found[i].key);
-        rc = add(w, &found[i], group, eb);
+        rc = uploads_add(w, &found[i], group, eb);
         if (rc != ERR_OK)
             return rc;
         if (group.len > 0) {
-            seek_behind(w, group);
+            uploads_seek_behind(w, group);
             *done = false;
             return ERR_OK;
         }
-        seek(w, found[i].key, &found[i].id);
+        uploads_seek(w, found[i].key, &found[i].id);
     }
     return ERR_OK;
 }
 
 static enum err
-list_here(struct uploads_walk *w, struct errbuf *eb)
+uploads_list_local(struct uploads_walk *w, struct errbuf *eb)
 {
     bool done = false;
     enum err rc = ERR_OK;
 
-    first_seek(w);
+    uploads_first_seek(w);
     w->scratch = arena_new(KIB(16), SCRATCH_BYTES);
     while (rc == ERR_OK && !done) {
         uint32_t left = w->o->max - w->page->count + 1, count = 0;
@@ -143,14 +143,14 @@ list_here(struct uploads_walk *w, struct errbuf *eb)
                                w->scratch, &found, &count, &more, eb);
         done = !more;
         if (rc == ERR_OK)
-            rc = take(w, found, count, &done, eb);
+            rc = uploads_add_all(w, found, count, &done, eb);
     }
     arena_free(&w->scratch);
     return rc;
 }
 
 static enum err
-list_there(struct uploads_walk *w, struct errbuf *eb)
+uploads_list_remote(struct uploads_walk *w, struct errbuf *eb)
 {
     const struct object_upload_list_options *o = w->o;
     struct s3_upload_list l = {.prefix = o->prefix,
@@ -190,5 +190,5 @@ object_upload_list(struct object_service *s, const struct map_bucket *b,
     out->entries = arena_try(a, o->max * sizeof *out->entries);
     if (out->entries == NULL)
         return err_set(eb, ERR_BUSY, "no memory for a page of %u uploads", o->max);
-    return b->cached ? list_there(&w, eb) : list_here(&w, eb);
+    return b->cached ? uploads_list_remote(&w, eb) : uploads_list_local(&w, eb);
 }

@@ -357,7 +357,7 @@ struct versions_walk {
 };
 
 static void
-seek(struct versions_walk *w, struct span key, bool inclusive)
+versions_seek(struct versions_walk *w, struct span key, bool inclusive)
 {
     if (key.len > 0)
         memmove(w->from_bytes, key.at, key.len);
@@ -368,7 +368,7 @@ seek(struct versions_walk *w, struct span key, bool inclusive)
 
 /* Seeks behind all keys with this prefix; false: no key can follow. */
 static bool
-seek_behind(struct versions_walk *w, struct span group)
+versions_seek_behind(struct versions_walk *w, struct span group)
 {
     size_t len = group.len;
 
@@ -376,14 +376,14 @@ seek_behind(struct versions_walk *w, struct span group)
         len--;
     if (len == 0)
         return false;
-    seek(w, (struct span){group.at, len}, true);
+    versions_seek(w, (struct span){group.at, len}, true);
     w->from_bytes[len - 1]++;
     return true;
 }
 
 static enum err
-add(struct versions_walk *w, struct span name, const struct store_version *v,
-    struct errbuf *eb)
+versions_add(struct versions_walk *w, struct span name, const struct store_version *v,
+             struct errbuf *eb)
 {
     struct object_version_entry *e = &w->page->entries[w->page->count];
     char *at = arena_try(w->arena, name.len + 1);
@@ -406,8 +406,8 @@ add(struct versions_walk *w, struct span name, const struct store_version *v,
 
 /* Takes versions until the page is full, a common prefix begins, or they end. */
 static enum err
-take(struct versions_walk *w, const struct store_version *found, uint32_t count,
-     bool *done, struct errbuf *eb)
+versions_add_all(struct versions_walk *w, const struct store_version *found,
+                 uint32_t count, bool *done, struct errbuf *eb)
 {
     for (uint32_t i = 0; i < count; i++) {
         struct span group;
@@ -419,15 +419,15 @@ take(struct versions_walk *w, const struct store_version *found, uint32_t count,
             return ERR_OK;
         }
         group = group_of(w->o->prefix, w->o->delimiter, found[i].key);
-        rc =
-            group.len > 0 ? add(w, group, NULL, eb) : add(w, found[i].key, &found[i], eb);
+        rc = group.len > 0 ? versions_add(w, group, NULL, eb)
+                           : versions_add(w, found[i].key, &found[i], eb);
         if (rc != ERR_OK)
             return rc;
         if (group.len > 0) {
-            *done = !seek_behind(w, group);
+            *done = !versions_seek_behind(w, group);
             return ERR_OK;
         }
-        seek(w, found[i].key, false);
+        versions_seek(w, found[i].key, false);
         w->after_bytes = entry_born(&found[i].entry);
         w->after = &w->after_bytes;
     }
@@ -435,18 +435,18 @@ take(struct versions_walk *w, const struct store_version *found, uint32_t count,
 }
 
 static bool
-first_seek(struct versions_walk *w)
+versions_first_seek(struct versions_walk *w)
 {
     const struct object_version_list *o = w->o;
 
     if (o->after.len > o->prefix.len && span_starts(o->after, o->prefix) &&
         span_eq(group_of(o->prefix, o->delimiter, o->after), o->after))
-        return seek_behind(w, o->after);
+        return versions_seek_behind(w, o->after);
     if (span_cmp(o->after, o->prefix) < 0) {
-        seek(w, o->prefix, true);
+        versions_seek(w, o->prefix, true);
         return true;
     }
-    seek(w, o->after, false);
+    versions_seek(w, o->after, false);
     if (o->after_version != NULL && o->after.len > 0) {
         w->after_bytes = o->after_version->born;
         w->after = &w->after_bytes;
@@ -491,7 +491,7 @@ object_version_list(struct object_service *s, const struct map_bucket *b,
     out->entries = arena_try(a, o->max * sizeof *out->entries);
     if (out->entries == NULL)
         return err_set(eb, ERR_BUSY, "no memory for a page of %u versions", o->max);
-    done = !first_seek(&w);
+    done = !versions_first_seek(&w);
     rc = resolve_null(&w, eb);
     w.scratch = arena_new(KIB(16), MIB(4));
     while (rc == ERR_OK && !done) {
@@ -505,7 +505,7 @@ object_version_list(struct object_service *s, const struct map_bucket *b,
                                 w.scratch, &found, &count, &more, eb);
         done = !more;
         if (rc == ERR_OK)
-            rc = take(&w, found, count, &done, eb);
+            rc = versions_add_all(&w, found, count, &done, eb);
     }
     arena_free(&w.scratch);
     return rc;

@@ -275,7 +275,7 @@ file_has(struct rt_dir *dir, const char *name, const char *text)
     bool has;
 
     if (rt_file_load(dir, name, 65536, &bytes, &len, NULL) != ERR_OK)
-        return true; /* nobody asks for what is not there */
+        return true; /* there is no such file */
     has = memmem(bytes, len, text, strlen(text)) != NULL;
     free(bytes);
     return has;

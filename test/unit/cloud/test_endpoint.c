@@ -1,4 +1,4 @@
-/* endpoint: what comes from a remote together, and readers before what nobody waits for. In virtual time. */
+/* endpoint: the rate of a remote, shared by its readers, and readers before background transfers. In virtual time. */
 #include "cloud/endpoint.h"
 #include "unit/rt/engines.h"
 
@@ -68,7 +68,7 @@ readers_first(void *arg)
     CHECK(rt_sleep_until((struct deadline){begun + 2900000000ull}) == ERR_OK);
     CHECK(reader.took > 270 && behind.took >= 2 && behind.took < 20);
     CHECK(rt_sleep_until((struct deadline){begun + 3400000000ull}) == ERR_OK);
-    CHECK(reader.took == reader.wanted && behind.took > 20); /* nobody else */
+    CHECK(reader.took == reader.wanted && behind.took > 20); /* no other reader */
     rt_group_cancel(&g);
     rt_group_join(&g);
     CHECK(behind.rc == ERR_CANCELLED);

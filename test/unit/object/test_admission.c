@@ -300,7 +300,7 @@ test_epochs_in_random_order_keep_what_fits(void)
 
 /* A block cache of 60 % is read in epochs. From the fourth on, beside each of its reads stand two of a scan that never ends. */
 static void
-test_a_scan_takes_little_from_what_is_hot(void)
+test_a_scan_takes_little_from_a_working_set(void)
 {
     for (size_t s = 0; s < ARRAY_LEN(per_segment); s++) {
         uint32_t hot = CAPACITY * 60 / 100, at = hot;
@@ -433,7 +433,7 @@ main(int argc, char **argv)
     RUN(test_a_full_one_wants_more_than_what_goes);
     RUN(test_the_sketch_tells_keys_apart);
     RUN(test_epochs_in_random_order_keep_what_fits);
-    RUN(test_a_scan_takes_little_from_what_is_hot);
+    RUN(test_a_scan_takes_little_from_a_working_set);
     RUN(test_zipf_comes_near_the_optimum);
     RUN(test_a_new_working_set_comes_in);
     return check_done();

@@ -1,4 +1,4 @@
-/* Fibers that nobody waits for end with their group: those that wait, those that have not begun, and none begins afterwards. */
+/* Background fibers end with their group: those that wait, those that have not begun, and none begins afterwards. */
 #include "object/fiber_group.h"
 
 #include "check.h"

@@ -257,7 +257,7 @@ those_that_come_to_an_idle_loop(void *arg)
     end_patient(h);
 }
 
-/* Nobody comes: it is hashed alone, after the eighth time without waiting, until somebody is waited for again. */
+/* No other stream arrives: it is hashed alone, without waiting after the eighth time, until another stream arrives. */
 static void
 those_who_wait_in_vain(void *arg)
 {

@@ -1,6 +1,6 @@
 /* object: listings against a plain model; a cached bucket before a remote that does as the test says: one fetch for all
  * readers on two loops, the end held back until it is verified, nothing kept of what failed or was left, writes
- * through with their doubts. */
+ * through with their in-doubt records. */
 #include <unistd.h>
 
 #include "base/log.h"
@@ -219,7 +219,7 @@ put(struct rig *g, const char *key, const char *bytes)
 }
 
 static void
-writes_and_their_doubts(struct rig *g)
+writes_and_in_doubt_records(struct rig *g)
 {
     struct reader r;
 
@@ -449,7 +449,7 @@ world(void *arg)
     wrong_bytes_are_held_back(g);
     who_leaves_leaves_nothing(g);
     a_missing_key_is_not_kept(g);
-    writes_and_their_doubts(g);
+    writes_and_in_doubt_records(g);
     the_remote_is_down(g);
     lists_as_the_model_says(g);
     map_bucket_drop(&g->native);

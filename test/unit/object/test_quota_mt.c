@@ -1,5 +1,5 @@
 /* quota: many who write into one bucket at once never pass its quota together, in any order of their steps (virtual time), and
- * on two loops; and what they had announced is given back in every way that a body can end: committed, given up, refused, with
+ * on two loops; and what they had announced is given back in every way that a body can end: committed, aborted, refused, with
  * a failed condition, as a part, as parts that become an object. Protects S11. */
 #include <stdatomic.h>
 
