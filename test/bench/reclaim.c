@@ -5,7 +5,7 @@
  * Writes that many objects of that size to a fresh disk, measures readers and writers for SECONDS, deletes half of the objects at
  * random, measures again while compaction runs beside them, waits until it is done, and says how much the segments take, beside
  * what lives in them with its headers. What is allocated ahead for the bodies and groups that come next, a segment of each at
- * most, is told apart: it is no price of what lives. Wanted: at most 1.15; p99 of the writers at most twice what it was.
+ * most, is reported apart: it is no cost of live data. Wanted: at most 1.15; p99 of the writers at most twice what it was.
  *
  * SECONDS 0: no writers, and the count is the same each time. The last line is JSON. */
 #include <dirent.h>

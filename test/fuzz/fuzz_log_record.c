@@ -43,9 +43,9 @@ lies_in(struct span window, struct span s)
     return s.len == 0 || (s.at >= window.at && s.at + s.len <= window.at + window.len);
 }
 
-/* What a glance believes lies in the window, and is what the whole parser finds there, if that finds no fault. */
+/* What a peek believes lies in the window, and is what the whole parser finds there, if that finds no fault. */
 static void
-glance(struct span window)
+peek(struct span window)
 {
     struct log_record_peek g;
     struct log_record m;
@@ -73,7 +73,7 @@ look(struct span window)
     struct log_record m;
     size_t need = 0;
 
-    glance(window);
+    peek(window);
     /* Where an entry says that one stands less is asked of it, and never more is believed. */
     if (log_record_parse_placed(window, &m, &need, NULL) == LOG_RECORD_OK &&
         m.head_len > size)

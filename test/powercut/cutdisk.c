@@ -263,7 +263,7 @@ on_open(const char *path, struct fuse_file_info *fi)
 {
     if (!is_disk(path) && !is_control(path))
         return -ENOENT;
-    fi->direct_io = 1; /* nobody else may remember what is lost */
+    fi->direct_io = 1; /* no cache may keep what is lost */
     return 0;
 }
 

@@ -32,7 +32,7 @@ static const char *const life_paths[LIFE_DISKS] = {"/a/disk", "/b/disk", "/c/dis
 enum plant {
     PLANT_NONE,
     PLANT_LOST_SYNC,   /* the disks only say that they synced */
-    PLANT_LOST_PUT,    /* now and then one is acknowledged that was given up */
+    PLANT_LOST_PUT,    /* now and then one is acknowledged that was aborted */
     PLANT_LOST_DELETE, /* one that was never asked for */
     PLANT_WRONG_BYTE,  /* a body is stored with another byte */
     PLANT_LOST_EARLY,  /* what goes to the disk while the rest comes never arrives */
@@ -51,7 +51,7 @@ struct life {
         lossless; /* and at most one, and all were clean before: what has two copies can be read */
     uint64_t epoch;
     struct disks *set;
-    /* Fate: what it may do in this life, and to whom. */
+    /* Fault injection: what it may do in this life, and to which disk. */
     struct sim_trouble worst;
     unsigned victim;
     bool jumps;   /* of the clock */
@@ -160,16 +160,16 @@ write_body(struct life *f, struct disks_writer *w, char *body, const struct ledg
     return rc;
 }
 
-/* Nothing is known that could contradict, and nobody disturbs: the answer is foreseen. */
+/* No other knowledge and no disturbance: the answer is determined. */
 static inline bool
 is_sure(const struct life *f, const struct ledger_key *k)
 {
     return k->maybe_count == 1 && !f->disturbed; /* the one that is being asked for */
 }
 
-/* What is told when the power is gone nobody hears: a refusal may turn out to be none. */
+/* An answer after the power cut reaches no client: a refusal may turn out to be none. */
 static inline enum err
-heard(enum err rc)
+outcome_of(enum err rc)
 {
     return rc != ERR_OK && rt_cancelled() ? ERR_CANCELLED : rc;
 }
@@ -197,7 +197,7 @@ choose_condition(struct life *f, const struct ledger_key *k, struct store_condit
         c->if_absent = true;
         *holds = k->known.write == 0;
         return true;
-    case 1: /* nobody else works on this key: what is looked up stands until we change it */
+    case 1: /* no other fiber uses this key: it stays as looked up until this one changes it */
         if (disks_lookup(f->set, &key, &entry, &eb) != ERR_OK)
             return false;
         c->if_content = true;
@@ -250,7 +250,7 @@ do_put(struct life *f, struct ledger_key *k, char *body)
         k->maybe_count--;
         return rc;
     }
-    ledger_answered(f->ledger, k, heard(rc), true);
+    ledger_answered(f->ledger, k, outcome_of(rc), true);
     return is_an_answer(rc) ? ERR_OK : rc;
 }
 
@@ -275,7 +275,7 @@ do_delete(struct life *f, struct ledger_key *k)
         CHECK(existed == (k->known.write != 0));
     if (conditional && is_sure(f, k) && is_an_answer(rc))
         CHECK((rc == ERR_OK) == holds);
-    ledger_answered(f->ledger, k, heard(rc), true);
+    ledger_answered(f->ledger, k, outcome_of(rc), true);
     return is_an_answer(rc) ? ERR_OK : rc;
 }
 
@@ -320,7 +320,7 @@ complete(struct life *f, const struct disks_key *key, const struct upload_id *u,
     }
     CHECK_U64(count, parts);
     rc = disks_upload_complete(f->set, key, u, listed, count, &meta, NULL, &entry, &eb);
-    ledger_answered(f->ledger, k, heard(rc), true);
+    ledger_answered(f->ledger, k, outcome_of(rc), true);
     if (rc == ERR_OK) { /* a repeat answers the same */
         rc = disks_upload_complete(f->set, key, u, listed, count, &meta, NULL, &again,
                                    &eb);
@@ -519,7 +519,7 @@ up_to(unsigned most)
     return most > 0 ? (unsigned)(sim_random() % (most + 1u)) : 0;
 }
 
-/* Somebody changes the set. What is refused (the last one can't be drained) changes nothing. */
+/* Changes the set of disks. What is refused (the last one can't be drained) changes nothing. */
 static inline void
 move_disks(struct life *f)
 {
@@ -539,7 +539,7 @@ move_disks(struct life *f)
         CHECK_STR(eb.text, "a change of the set");
 }
 
-/* Now and then the victim gets worse or better, somebody sets the clock, disks come and go. */
+/* Now and then the victim gets worse or better, the clock is set, disks come and go. */
 static inline void
 fate(void *arg)
 {

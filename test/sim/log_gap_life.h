@@ -1,5 +1,5 @@
 /* log_gap_life: one life of a disk with cached objects, then damage in its log, or a power cut, then starts with an index made
- * anew, which are cut as well. Used by sim_log_gap.c, and by sim_log_gap_checker.c, which plants bugs into it. */
+ * again, which are cut as well. Used by sim_log_gap.c, and by sim_log_gap_checker.c, which plants bugs into it. */
 #pragma once
 #include "sim/sim_main.h"
 
@@ -28,7 +28,7 @@
 
 struct key_state {
     uint64_t write; /* the last one that was acknowledged; 0: none */
-    bool doubt;
+    bool in_doubt;
 };
 /* Where the damage is; none: the power goes while the disk works. `compacted`: in the middle, and the disk is worked on behind it before
  * its index is lost once more. */
@@ -145,10 +145,10 @@ change(struct store *d, struct log_gap_life *f)
     case 2:
     case 3:
         DONE(store_in_doubt_begin(d, &k, &eb));
-        s->doubt = true;
+        s->in_doubt = true;
         break;
     case 4: /* a write that the remote refused: what is here stands */
-        if (s->doubt)
+        if (s->in_doubt)
             break;
         DONE(store_in_doubt_begin(d, &k, &eb));
         DONE(store_in_doubt_clear(d, &k, &eb));
@@ -234,7 +234,7 @@ check_key(struct store *d, struct log_gap_life *f, unsigned i)
     if (rc != ERR_OK || (entry.flags & ENTRY_IN_DOUBT) != 0)
         return;
     served++;
-    CHECK(!s->doubt);
+    CHECK(!s->in_doubt);
     CHECK_U64((uint64_t)entry.mtime_ms, s->write);
     CHECK_U64(entry.size, size_of(s->write));
     fill(want, entry.size, i, s->write);

@@ -1,6 +1,6 @@
 /* replica_life: one life of two disks of a node in the simulator, with the little that a layer above them does to keep
  * every object on both: prepare on the copy, commit on the owner, decide on the copy; deletes with tombstones that end
- * when both have heard; copies that leave and come back. At the start of a life what the last one left open is resolved
+ * when both are reached; copies that leave and come back. At the start of a life what the last one left open is resolved
  * by asking the owner; then both disks must hold the same, and the ledger must allow it. Half of the keys are owned by
  * the one disk, half by the other.
  */
@@ -95,7 +95,7 @@ write_both(struct store_writer *const w[DISKS], char *body, const struct ledger_
     return rc;
 }
 
-/* Commit on the owner, then the copy hears of it. Neither a refusal nor an unknown outcome leaves it in doubt for
+/* Commit on the owner, then on the copy. Neither a refusal nor an unknown outcome leaves it in doubt for
  * longer than to the next start. */
 static enum err
 commit_both(const struct place *p, const struct store_key *key, struct store_writer **own,
@@ -288,7 +288,7 @@ recopy(const struct place *p, const struct store_key *key, const struct entry *e
     return rc;
 }
 
-/* The copy leaves its disk and comes back; or is written anew in place of itself, as a repair does. */
+/* The copy leaves its disk and comes back; or is rewritten in place of itself, as a repair does. */
 static enum err
 do_move(struct replica_life *f, struct ledger_key *k)
 {

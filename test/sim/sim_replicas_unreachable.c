@@ -1,6 +1,6 @@
 /* Two disks; the power goes in the middle of writes, at the next start one of them can't be asked what became of them, and then it is
  * lost: what was acknowledged with two copies is on the other one. It comes back, and all is as it was seen without it.
- * Protects D1 and D4: what a copy has prepared is given up only where everybody was asked.
+ * Protects D1 and D4: what a copy has prepared is aborted only after every replica was asked.
  */
 #include "disks/rebalance.h"
 #include "sim/disks_life.h"
@@ -8,7 +8,7 @@
 #define KEPT_DISKS 2
 
 static uint64_t
-undecided(struct disks *set)
+prepared_count(struct disks *set)
 {
     struct store_stat st;
 
@@ -16,13 +16,13 @@ undecided(struct disks *set)
     return st.prepared;
 }
 
-/* Until a pass has come to what nobody could say, or nothing is left of it. Virtual time. */
+/* Until a pass has reached the prepared versions, or none is left. Virtual time. */
 static void
 until_asked(struct life *f)
 {
     struct disks_status *s = calloc(1, sizeof *s);
 
-    for (unsigned i = 0; i < 2000 && undecided(f->set) > 0 && s->failed == 0; i++) {
+    for (unsigned i = 0; i < 2000 && prepared_count(f->set) > 0 && s->failed == 0; i++) {
         disks_status(f->set, s);
         if (rt_sleep_ms(i % 4) != ERR_OK)
             break;
@@ -30,7 +30,7 @@ until_asked(struct life *f)
     free(s);
 }
 
-/* A start at which nobody hears the victim. It ends at once: what a pass copies would hide what was given up. */
+/* A start at which the victim is unreachable. It ends at once: what a pass copies would hide what was aborted. */
 static void
 live_unreachable(void *arg)
 {
@@ -66,7 +66,7 @@ look_without(struct life *f, struct ledger_key *k)
     }
 }
 
-/* The victim is lost. What nobody was told of may be there alone, and come with it. */
+/* The victim is lost. An unacknowledged write may exist there alone, and is lost with it. */
 static void
 live_without(void *arg)
 {
@@ -86,7 +86,7 @@ live_without(void *arg)
         return;
     disks_buckets(f->set, next_bucket, NULL);
     until_asked(f);
-    CHECK_U64(undecided(f->set), 0); /* its order is kept */
+    CHECK_U64(prepared_count(f->set), 0); /* its order is kept */
     f->disturbed = f->lossless = true;
     for (unsigned i = 0; i < LEDGER_KEYS; i++)
         if (copies_of(f, &f->ledger->keys[i]) > 1)

@@ -13,7 +13,7 @@
 #define BLOCK      4096u
 #define BLOCKS_MAX 400u
 
-/* What the outside has been told, over all worlds. */
+/* What was acknowledged to the outside, over all worlds. */
 struct writer {
     unsigned number;
     unsigned acked;   /* blocks 0..acked-1 were synced */
@@ -255,7 +255,7 @@ live(void *arg)
     if (rc == ERR_OK)
         rc = rt_group_start(&g, sleep_often, NULL);
     CHECK(rc == ERR_OK);
-    if (below(4) == 0) { /* and sometimes nobody waits for the end */
+    if (below(4) == 0) { /* sometimes the end is not waited for */
         rc = rt_sleep_ms(below(30));
         rt_group_cancel(&g);
         CHECK(rc == ERR_OK || rc == ERR_CANCELLED);

@@ -41,7 +41,7 @@ struct life {
     bool
         bodies; /* most of what is put lies in body segments, which are compacted at any excuse */
     bool
-        condemns; /* the index is said to be damaged in the middle, and the next start is to make it anew */
+        condemns; /* the index is reported damaged in the middle, and the next start is to rebuild it */
     bool evicts; /* and one in eight an eviction: any object may be gone, for good */
     bool
         in_doubt; /* cached: keys are in doubt before they are written, as a write-through has them */
@@ -159,7 +159,7 @@ do_put(struct life *f, struct ledger_key *k, char *body)
 
 /* The remote refuses half of what is sent to it: then what is here stands, unless it was in doubt before. */
 static enum err
-do_doubt(struct life *f, struct ledger_key *k, char *body)
+do_in_doubt(struct life *f, struct ledger_key *k, char *body)
 {
     struct store_key key = key_of(k);
     struct errbuf eb = {0};
@@ -397,7 +397,7 @@ work(void *arg)
         if (k->maybe_count == LEDGER_MAYBE)
             continue;
         if (f->in_doubt && sim_random() % 3 == 0)
-            rc = do_doubt(f, k, body);
+            rc = do_in_doubt(f, k, body);
         else if (what < 6)
             rc = do_put(f, k, body);
         else if (what < 8)

@@ -278,7 +278,7 @@ show_disks(struct life *f, const struct birth_key *k)
 {
     struct disks_key key = birth_key_of(f, k);
 
-    fprintf(stderr, "key %s, %ssettled:", k->name,
+    fprintf(stderr, "key %s, %sconverged:", k->name,
             atomic_load(&f->set->converged) ? "" : "not ");
     for (unsigned i = 0; i < atomic_load(&f->set->slot_count); i++) {
         struct replica *d = replica_enter(f->set, i);
@@ -287,8 +287,8 @@ show_disks(struct life *f, const struct birth_key *k)
         uint32_t n = 0;
         bool more;
 
-        if (replica_version_list(d, key.at.bucket, key.at.key, true, NULL, PAGE_TOP, a, &v,
-                                 &n, &more, NULL) != ERR_OK)
+        if (replica_version_list(d, key.at.bucket, key.at.key, true, NULL, PAGE_TOP, a,
+                                 &v, &n, &more, NULL) != ERR_OK)
             n = 0;
         for (uint32_t j = 0; j < n && span_eq(v[j].key, key.at.key); j++)
             fprintf(stderr, " [%u] %" PRIu64 ".%" PRIu64 " as %" PRIu64 ".%" PRIu64, i,
@@ -543,9 +543,9 @@ check_births(struct life *f, struct birth_key *k, bool all)
     struct arena *a = arena_new(4096, 1 << 20);
     struct store_version *found = arena_alloc(a, PAGE_TOP * sizeof *found);
     unsigned count;
-    bool heard = list_births(f, k, a, found, &count) && !rt_cancelled();
+    bool complete = list_births(f, k, a, found, &count) && !rt_cancelled();
 
-    if (heard) {
+    if (complete) {
         births_match(f, k, found, count);
         check_current(f, k);
         for (unsigned i = 0; i < k->count && !rt_cancelled(); i++)
@@ -554,7 +554,7 @@ check_births(struct life *f, struct birth_key *k, bool all)
         check_gone(f, k);
     }
     arena_free(&a);
-    return !rt_cancelled() && (heard || f->disturbed);
+    return !rt_cancelled() && (complete || f->disturbed);
 }
 
 /* The listing of objects: the keys whose newest version is none but an object. */

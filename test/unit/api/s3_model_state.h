@@ -11,7 +11,7 @@
 #define M_DATA     (1u << 20)
 #define M_ETAG     48
 
-/* Keys in byte order, as they stand in a path, and as they stand in XML. */
+/* Keys in byte order, verbatim in a path, and verbatim in XML. */
 static const struct {
     const char *key, *path, *xml;
 } m_keys[] = {

@@ -1,4 +1,4 @@
-/* s3_model_uploads: uploads in parts: begun, continued, completed, given up. */
+/* s3_model_uploads: uploads in parts: begun, continued, completed, aborted. */
 #pragma once
 #include "unit/api/s3_model_objects.h"
 

@@ -9,8 +9,7 @@
 #include "unit/api/api_rig.h"
 #include "wire/sigv4.h"
 
-#define TRIES_MOST                                                                       \
-    3000u /* that one request may have; nobody sends here what needs more */
+#define TRIES_MOST 3000u /* that one request may have; no request here needs more */
 
 struct step {
     const char *method, *target, *body; /* NULL: none */

@@ -14,7 +14,7 @@
 static char folder[] = "/tmp/fb-matrix-XXXXXX";
 
 enum kind {
-    NOBODY,       /* no credentials */
+    ANONYMOUS,    /* no credentials */
     UNKNOWN,      /* a key that there is not */
     FORGED,       /* the administrator's key, a wrong secret */
     NO_GRANT,     /* a user who may nothing */
@@ -32,7 +32,7 @@ enum kind {
     KINDS_
 };
 static const char *const kind_names[KINDS_] = {
-    "nobody",    "unknown",  "forged",    "no grant", "reader",
+    "anonymous", "unknown",  "forged",    "no grant", "reader",
     "writer",    "lister",   "elsewhere", "prefixed", "bucket admin",
     "temporary", "no token", "bad token", "expired",  "admin"};
 
@@ -41,13 +41,13 @@ struct who {
 };
 static struct who whos[KINDS_];
 
-/* What a route needs, and who has it: '+' is let in, '-' hears 403, 't' hears 400 (a token that is wrong or over). The
+/* What a route needs, and who has it: '+' is let in, '-' gets 403, 't' gets 400 (a token that is wrong or over). The
  * routes are asked for bucket "bkt" and key "key", listings without a prefix. */
 static const struct {
     enum need need;
     const char *has; /* in the order of `kind` */
 } matrix[] = {
-    /*                  nobody unknown forged nogrant reader writer lister elsewhere prefixed badmin temp notok badtok expired admin */
+    /*                  anonymous unknown forged nogrant reader writer lister elsewhere prefixed badmin temp notok badtok expired admin */
     {NEED_ADMIN_ALL, "-----------"
                      "-tt+"},
     {NEED_ADMIN, "---------+-"
@@ -336,7 +336,7 @@ prefixes(struct site *s)
     }
 }
 
-/* A body names keys: each is judged by itself, and what may not go stays. */
+/* A body names keys: each is checked by itself, and what may not go stays. */
 static void
 keys_in_a_body(struct site *s)
 {
@@ -510,7 +510,7 @@ anonymous_reading(struct site *s)
 
     make_public(s, true);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        int status = status_as(s, NOBODY, rows[i].method, rows[i].target);
+        int status = status_as(s, ANONYMOUS, rows[i].method, rows[i].target);
 
         CHECK(rows[i].in ? status == 200 : status == 403);
         if (rows[i].in != (status == 200))
@@ -520,7 +520,7 @@ anonymous_reading(struct site *s)
     CHECK_U64((unsigned)status_as(s, NO_GRANT, "GET", "/bkt/key"), 200);
     CHECK_U64((unsigned)status_as(s, FORGED, "GET", "/bkt/key"), 403);
     make_public(s, false);
-    CHECK_U64((unsigned)status_as(s, NOBODY, "GET", "/bkt/key"), 403);
+    CHECK_U64((unsigned)status_as(s, ANONYMOUS, "GET", "/bkt/key"), 403);
 }
 
 /* What was revoked is gone at the next request. */
@@ -537,7 +537,7 @@ revoked(struct site *s)
     CHECK_U64((unsigned)status_as(s, TEMPORARY, "GET", "/"), 403);
 }
 
-/* A form is judged by what stands in it. */
+/* A form is checked by what stands in it. */
 static void
 forms(struct site *s)
 {
@@ -552,12 +552,12 @@ forms(struct site *s)
                      "filename=f\r\n\r\nx\r\n--XX--\r\n")};
     struct buf out;
 
-    CHECK_U64((unsigned)site_status(s, &q), 403); /* nobody signed it */
+    CHECK_U64((unsigned)site_status(s, &q), 403); /* unsigned */
     make_public(s, true);
     CHECK_U64((unsigned)site_status(s, &q), 403); /* reading is not writing */
     make_public(s, false);
     q.target = "/nobucket";
-    CHECK_U64((unsigned)site_status(s, &q), 403); /* and nobody hears what there is */
+    CHECK_U64((unsigned)site_status(s, &q), 403); /* without revealing what exists */
     CHECK_U64((unsigned)ask_as(s, &whos[ADMIN], "POST", "/bkt", q.body, false, &out),
               400);
     CHECK_SAYS(out.at, "Only one auth mechanism");

@@ -94,7 +94,7 @@ what_the_head_asks_for_is_heard(struct site *s)
     CHECK_U64((uint64_t)(with_header(s, "If-None-Match", "*", 304, "")), 0);
     CHECK_U64((uint64_t)(with_header(s, "x-amz-checksum-mode", "ENABLED", 200, "first")),
               0);
-    CHECK_U64((uint64_t)(with_header(s, "x-unheard-of", "1", 200, "first")), 0);
+    CHECK_U64((uint64_t)(with_header(s, "x-unknown", "1", 200, "first")), 0);
     reads(s, "/bkt/a?response-content-type=text%2Fplain", 200, "first");
     other.host = "other.example";
     CHECK_U64((unsigned)site_status(s, &other), 403);

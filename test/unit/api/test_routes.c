@@ -176,7 +176,7 @@ authorization(char out[320], const char *key, const char *date)
              key, date, 7);
 }
 
-/* Nobody, somebody unknown, and a user whose signature is wrong. */
+/* No credentials, an unknown user, and a wrong signature. */
 static void
 refused(struct site *s, const char *method, const char *target, const char *key)
 {
@@ -187,7 +187,7 @@ refused(struct site *s, const char *method, const char *target, const char *key)
     struct tm tm;
 
     strftime(date, sizeof date, "%Y%m%dT%H%M%SZ", gmtime_r(&now, &tm));
-    authorization(auth[0], "NOBODY", date);
+    authorization(auth[0], "UNKNOWN", date);
     authorization(auth[1], key, date);
     for (int i = 0; i < 3; i++) {
         struct field headers[] = {

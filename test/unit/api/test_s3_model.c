@@ -10,7 +10,7 @@
 #include "unit/api/s3_model.h"
 
 #define SEED      20261122u
-#define WORLD_OPS 5000 /* then the node is started anew */
+#define WORLD_OPS 5000 /* then the node is restarted */
 
 struct run {
     struct model *model;

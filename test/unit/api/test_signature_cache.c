@@ -1,4 +1,4 @@
-/* signers: a client that signs like before is let in faster, and only as long as the gate would let him in. Each request
+/* signature_cache: a client that signs as before is admitted faster, and only as long as the gate would admit it. Each request
  * here is sent often enough that its like is remembered. Protects S4. */
 #include "base/log.h"
 #include "base/metrics.h"
@@ -87,18 +87,18 @@ a_wrong_signature_is_refused_each_time(struct site *s, const struct auth_new_key
     CHECK_U64((uint64_t)(metric_read(M_RESPONSE_CACHE_HITS, 0) - kept), SHA256_HEX);
 }
 
-/* All claim the same times and lines but for their key: nobody gets another's answer. */
+/* All claim the same times and lines but for their key: none gets another's answer. */
 static void
 rights_are_each_ones_own(struct site *s, const struct auth_new_key *reader)
 {
-    struct auth_new_key nobody = user(s, "nobody", NULL, NULL);
+    struct auth_new_key stranger = user(s, "stranger", NULL, NULL);
     struct auth_new_key narrow = user(s, "narrow", "bkt", "b/");
     struct auth_new_key forger = *reader;
 
     forger.secret[0] ^= 1;
     for (int i = 0; i < OFTEN; i++) {
         CHECK_U64((unsigned)get(s, reader, "/bkt/a", -1), 200);
-        CHECK_U64((unsigned)get(s, &nobody, "/bkt/a", -1), 403);
+        CHECK_U64((unsigned)get(s, &stranger, "/bkt/a", -1), 403);
         CHECK_U64((unsigned)get(s, &narrow, "/bkt/a", -1), 403);
         CHECK_U64((unsigned)get(s, &narrow, "/bkt/b/1", -1), 200);
         CHECK_U64((unsigned)get(s, &forger, "/bkt/a", -1), 403);

@@ -1,4 +1,4 @@
-/* trace: nothing is kept while nobody watches; what was done is told once, in order; what was overwritten is counted. */
+/* trace: nothing is kept without a watcher; each event is reported once, in order; what was overwritten is counted. */
 #include "api/trace.h"
 
 #include "base/mem.h"
@@ -45,7 +45,7 @@ watching(void *arg)
 
     (void)arg;
     trace = trace_new();
-    note("/nobody/watches");
+    note("/without/a/watcher");
     CHECK_U64(look(&after, &lost), 0);
     note("/b/one");
     CHECK(rt_call(1, note_elsewhere, "/b/two") == ERR_OK);
@@ -67,7 +67,7 @@ watching(void *arg)
     CHECK_U64(look(&after, &lost), 0);
     CHECK_U64(lost, 0);
     for (unsigned i = 0; i < 50; i++)
-        note("/over those that were told");
+        note("/behind the reported ones");
     CHECK_U64(look(&after, &lost), 50);
     CHECK_U64(lost, 0);
     trace_free(&trace);

@@ -221,7 +221,7 @@ refused(void)
     CHECK(auth_user_add(a, SPAN("../x"), &made, &eb) == ERR_BAD_REQUEST);
     CHECK(auth_user_remove(a, SPAN("default"), &eb) == ERR_DENIED);
     CHECK_SAYS(eb.text, "stands in a file");
-    CHECK(auth_user_remove(a, SPAN("nobody"), &eb) == ERR_NOT_FOUND);
+    CHECK(auth_user_remove(a, SPAN("unknown"), &eb) == ERR_NOT_FOUND);
     CHECK(auth_user_grant(a, SPAN("alice"), AUTH_READ, SPAN("*"), SPAN("p"), &eb) ==
           ERR_BAD_REQUEST);
     CHECK(auth_user_grant(a, SPAN("alice"), 0, SPAN("b"), SPAN(""), &eb) ==

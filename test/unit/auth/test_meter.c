@@ -11,14 +11,15 @@ test_requests(void)
     struct auth_meter m = {0};
     struct auth_limits l = {.requests = 10};
     struct auth_charge c;
-    unsigned at_once = 0;
+    unsigned admitted = 0;
 
     while (auth_meter_begin(&m, &l, false, 0, 5 * S, &c) == AUTH_WITHIN) {
-        at_once++;
+        admitted++;
         auth_meter_end(&c, 1000, 5 * S);
-        REQUIRE(at_once < 100);
+        REQUIRE(admitted < 100);
     }
-    CHECK(at_once == 11); /* a second's worth, and the one that begins as it is used up */
+    CHECK(admitted ==
+          11); /* a second's worth, and the one that begins as it is used up */
     CHECK(auth_meter_begin(&m, &l, false, 0, 5 * S + S / 20, &c) == AUTH_OVER_REQUESTS);
     CHECK(auth_meter_begin(&m, &l, false, 0, 5 * S + S / 10, &c) == AUTH_WITHIN);
     CHECK(auth_meter_begin(&m, &l, false, 0, 5 * S + S / 10, &c) == AUTH_OVER_REQUESTS);

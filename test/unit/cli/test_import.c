@@ -15,7 +15,7 @@ static char dir[200];
 static char *data;
 
 static void
-hear(void *arg, const char *sentence)
+on_message(void *arg, const char *sentence)
 {
     snprintf(arg, 512, "%s", sentence);
 }
@@ -41,7 +41,7 @@ import_one(struct node_offline *n, const struct exported *e, const char *bytes,
            char said[512])
 {
     struct import_options o = {
-        .body_most = 1u << 20, .part_bytes = 1u << 20, .say = hear, .arg = said};
+        .body_most = 1u << 20, .part_bytes = 1u << 20, .say = on_message, .arg = said};
     struct errbuf eb = {{0}};
     struct import i;
     bool wanted;

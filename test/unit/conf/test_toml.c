@@ -1,5 +1,5 @@
 /* The TOML parser: what it says about mistakes, its limits, and python's tomllib as the
- * judge of the rest.
+ * a reference for the rest.
  *
  * test/unit/conf/toml: bad_*.toml both refuse, beyond_*.toml tomllib takes and we refuse
  * by design, all others both take with equal values. */
@@ -221,24 +221,24 @@ say_ours(const char *name, struct buf *out)
 }
 
 static bool
-says_taken(const char *judge, const char *name)
+says_taken(const char *verdicts, const char *name)
 {
     char *want = xasprintf("%s: taken\n", name);
-    bool yes = strstr(judge, want) != NULL;
+    bool yes = strstr(verdicts, want) != NULL;
 
     free(want);
     return yes;
 }
 
 static void
-check_against(const char *judge, struct dirent **files, int count)
+check_against(const char *verdicts, struct dirent **files, int count)
 {
     struct buf ours;
 
     buf_init(&ours, 1 << 20);
     for (int i = 0; i < count; i++) {
         const char *name = files[i]->d_name;
-        bool taken = says_taken(judge, name);
+        bool taken = says_taken(verdicts, name);
         char *mine;
 
         buf_clear(&ours);
@@ -249,9 +249,9 @@ check_against(const char *judge, struct dirent **files, int count)
             CHECK(strstr(mine, ": refused\n") != NULL);
         } else {
             CHECK(taken == (strncmp(name, "bad_", 4) != 0));
-            if (strstr(judge, mine) == NULL)
+            if (strstr(verdicts, mine) == NULL)
                 fprintf(stderr, "tomllib does not agree with:\n%s", mine);
-            CHECK(strstr(judge, mine) != NULL);
+            CHECK(strstr(verdicts, mine) != NULL);
         }
         free(mine);
     }
@@ -263,7 +263,7 @@ test_tomllib_agrees(void)
 {
     struct dirent **files;
     int count = scandir(FOLDER, &files, is_toml, alphasort);
-    struct buf judge;
+    struct buf verdicts;
     FILE *python;
     size_t n;
     char *p;
@@ -272,16 +272,16 @@ test_tomllib_agrees(void)
     if (system("python3 -c 'import tomllib' 2>/dev/null") != 0) {
         printf("SKIPPED test_tomllib_agrees: no python3 with tomllib (3.11 or newer)\n");
     } else {
-        buf_init(&judge, 1 << 20);
+        buf_init(&verdicts, 1 << 20);
         python = popen("python3 test/unit/conf/toml_canon.py " FOLDER "/*.toml", "r");
         REQUIRE(python != NULL);
-        while ((p = buf_reserve(&judge, 4096)) != NULL &&
+        while ((p = buf_reserve(&verdicts, 4096)) != NULL &&
                (n = fread(p, 1, 4096, python)) > 0)
-            judge.len += n;
+            verdicts.len += n;
         CHECK(pclose(python) == 0);
-        buf_putc(&judge, '\0');
-        check_against(judge.at, files, count);
-        buf_fini(&judge);
+        buf_putc(&verdicts, '\0');
+        check_against(verdicts.at, files, count);
+        buf_fini(&verdicts);
     }
     for (int i = 0; i < count; i++)
         free(files[i]);

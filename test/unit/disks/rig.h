@@ -180,7 +180,7 @@ rig_delete(struct rig *g, const char *key, bool *existed)
 
 /* Waits until every object lies where it should. */
 static inline bool
-rig_settled(struct rig *g)
+rig_converged(struct rig *g)
 {
     struct disks_status *st = xcalloc(1, sizeof *st);
     bool converged = false;
@@ -192,7 +192,7 @@ rig_settled(struct rig *g)
             break;
     }
     if (!converged)
-        fprintf(stderr, "not settled: pass %llu, failed %llu, waiting %d: %s\n",
+        fprintf(stderr, "not converged: pass %llu, failed %llu, waiting %d: %s\n",
                 (unsigned long long)st->pass, (unsigned long long)st->failed, st->waiting,
                 st->why);
     free(st);

@@ -109,7 +109,7 @@ come_and_go(void *arg)
     CHECK(disks_add(g->ds, g->path[2], id, &g->eb) == ERR_OK);
     rig_put_all(g, KEYS, 5);
     rig_get_all(g, KEYS, 5);
-    CHECK(rig_settled(g));
+    CHECK(rig_converged(g));
     rig_get_all(g, KEYS, 5);
     list_all(g, 10);
     CHECK_U64(objects_on_all(g, 3), KEYS);
@@ -122,11 +122,11 @@ come_and_go(void *arg)
     CHECK(rig_get(g, rig_name(0), rig_size(0), 5) == ERR_NOT_FOUND);
     CHECK(rig_put(g, rig_name(0), rig_size(0), 5) == ERR_OK);
     rig_get_all(g, KEYS, 5);
-    CHECK(rig_settled(g));
+    CHECK(rig_converged(g));
     CHECK_U64(rig_objects_on(g, g->path[1]), 0);
     rig_get_all(g, KEYS, 5);
     CHECK(disks_remove(g->ds, g->path[1], false, &g->eb) == ERR_OK);
-    CHECK(rig_settled(g));
+    CHECK(rig_converged(g));
     rig_get_all(g, KEYS, 5);
     list_all(g, 10);
     disks_close(&g->ds);
@@ -150,11 +150,11 @@ drain_over_a_restart(void *arg)
     disks_close(&g->ds);
     REQUIRE(rig_open(g, 3) == ERR_OK);
     rig_get_all(g, KEYS, 1);
-    CHECK(rig_settled(g));
+    CHECK(rig_converged(g));
     CHECK_U64(rig_objects_on(g, g->path[0]), 0);
     rig_get_all(g, KEYS, 1);
     CHECK(disks_drain(g->ds, g->path[0], true, &g->eb) == ERR_OK);
-    CHECK(rig_settled(g));
+    CHECK(rig_converged(g));
     CHECK(rig_objects_on(g, g->path[0]) > KEYS / 8);
     rig_get_all(g, KEYS, 1);
     disks_close(&g->ds);
@@ -169,13 +169,13 @@ drain_below_the_copies(void *arg)
     REQUIRE(rig_open(g, 7) == ERR_OK);
     rig_put_all(g, KEYS, 1);
     CHECK(disks_drain(g->ds, g->path[0], false, &g->eb) == ERR_OK);
-    CHECK(rig_settled(g));
+    CHECK(rig_converged(g));
     CHECK(disks_drain(g->ds, g->path[1], false, &g->eb) == ERR_DENIED);
     CHECK_SAYS(g->eb.text, "wants 2 copies, and 1 disk would be left");
     CHECK_U64(rig_objects_on(g, g->path[1]), KEYS);
     CHECK_U64(rig_objects_on(g, g->path[2]), KEYS);
     CHECK(disks_drain(g->ds, g->path[0], true, &g->eb) == ERR_OK);
-    CHECK(rig_settled(g));
+    CHECK(rig_converged(g));
     CHECK(disks_drain(g->ds, g->path[1], false, &g->eb) == ERR_OK);
     rig_get_all(g, KEYS, 1);
     disks_close(&g->ds);
@@ -279,7 +279,7 @@ removed_before_it_is_asked(void *arg)
     rig_put_all(g, KEYS, 1);
     for (unsigned uploads = 0; uploads < 2; uploads++) {
         CHECK(disks_drain(g->ds, g->path[1], false, &g->eb) == ERR_OK);
-        CHECK(rig_settled(g));
+        CHECK(rig_converged(g));
         atomic_store(&g->ds->converged, false); /* as when the removal has begun */
         left_by = g;
         if (uploads == 0)
@@ -288,12 +288,12 @@ removed_before_it_is_asked(void *arg)
             CHECK(disks_part_list(g->ds, &k, &none, 0, 10, a, &parts, &count, &more,
                                   &g->eb) == ERR_NO_UPLOAD);
         CHECK(left_by == NULL);
-        CHECK(rig_settled(g));
+        CHECK(rig_converged(g));
         rig_get_all(g, KEYS, 1);
         if (uploads == 0) { /* the next one */
             folder_remove(g->path[1]);
             CHECK(disks_add(g->ds, g->path[1], id, &g->eb) == ERR_OK);
-            CHECK(rig_settled(g));
+            CHECK(rig_converged(g));
         }
     }
     disks_close(&g->ds);

@@ -53,12 +53,12 @@ two_copies(void *arg)
     CHECK_SAYS(g->eb.text, "--without");
     REQUIRE(rig_open_without(g, 5, g->path[1]) == ERR_OK);
     rig_get_all(g, KEYS, 100);
-    CHECK(rig_settled(g));
+    CHECK(rig_converged(g));
     CHECK_U64(objects(g), 2 * KEYS);
     rig_get_all(g, KEYS, 100);
     CHECK(rig_get(g, "never", 1, 1) != ERR_OK);
     CHECK(disks_remove(g->ds, g->path[1], false, &g->eb) == ERR_OK);
-    CHECK(rig_settled(g));
+    CHECK(rig_converged(g));
     CHECK(rig_get(g, "never", 1, 1) == ERR_NOT_FOUND);
     rig_get_all(g, KEYS, 100);
     disks_close(&g->ds);
@@ -82,13 +82,13 @@ rot(void *arg)
             "E\ndone; true '%s'",
             g->path[0]);
     rig_get_all(g, KEYS, 1);
-    CHECK(rig_settled(g));
+    CHECK(rig_converged(g));
     for (unsigned i = 0; i < KEYS; i++) { /* also those whose other copy was read */
         struct disks_key k = rig_key(g, rig_name(i));
 
         disks_repair(g->ds, &k, 0);
     }
-    CHECK(rig_settled(g));
+    CHECK(rig_converged(g));
     rig_get_all(g, KEYS, 1);
     disks_close(&g->ds);
     command("rm -rf '%s'",
@@ -117,7 +117,7 @@ comes_back(void *arg)
             CHECK(rig_put(g, rig_name(i), rig_size(i), 500 + i) == ERR_OK);
         }
     }
-    CHECK(rig_settled(g));
+    CHECK(rig_converged(g));
     disks_close(&g->ds);
     command("mv '%s.away' '%s'", g->path[2]);
     REQUIRE(rig_open(g, 7) == ERR_OK);
@@ -128,7 +128,7 @@ comes_back(void *arg)
 
             CHECK(rc == (i % 3 == 0 ? ERR_NOT_FOUND : ERR_OK));
         }
-        CHECK(rig_settled(g));
+        CHECK(rig_converged(g));
     }
     CHECK_U64(objects(g), 2 * (KEYS - (KEYS + 2) / 3));
     disks_close(&g->ds);
@@ -140,7 +140,7 @@ set_copies(struct rig *g, unsigned copies)
     CHECK(disks_hold(g->ds, &g->eb) == ERR_OK);
     g->copies = copies;
     disks_release(g->ds);
-    CHECK(rig_settled(g));
+    CHECK(rig_converged(g));
 }
 
 /* One, three, one again; and deletes of objects that had more copies once stay deletes. */
@@ -240,7 +240,7 @@ uploads(void *arg)
     arena_free(&a);
 }
 
-/* A node that was killed compares its copies. That is no reason to doubt what a disk held that is lost before it is done. */
+/* A node that was killed compares its copies. That does not question what a disk held that is lost before it is done. */
 static void
 killed(void *arg)
 {
@@ -257,7 +257,7 @@ killed(void *arg)
     for (unsigned i = 0; i < KEYS; i++)
         CHECK(rig_get(g, rig_name(KEYS + i), 1, 1) == ERR_NOT_FOUND);
     rig_get_all(g, KEYS, 1);
-    CHECK(rig_settled(g));
+    CHECK(rig_converged(g));
     disks_close(&g->ds);
     command("grep -qx 'open no' '%s/disks'", g->state);
 }
@@ -277,8 +277,8 @@ not_found(struct rig *g)
     return n;
 }
 
-/* One copy of each. While a disk is out another one comes, to which keys of the first belong from then on: nobody says that
- * they are not there, after a restart neither, until the disk is given up. */
+/* One copy of each. While a disk is out another one comes, to which keys of the first belong from then on: no answer says that
+ * they are not there, after a restart neither, until the disk is aborted. */
 static void
 missed(void *arg)
 {
@@ -290,14 +290,14 @@ missed(void *arg)
     disks_close(&g->ds);
     REQUIRE(rig_open_without(g, 3, g->path[2]) == ERR_OK);
     CHECK(not_found(g) > 0);
-    CHECK(rig_settled(g));
+    CHECK(rig_converged(g));
     CHECK(not_found(g) > 0);
     disks_close(&g->ds);
     REQUIRE(rig_open_without(g, 3, NULL) == ERR_OK);
     CHECK(not_found(g) > 0);
     REQUIRE(disks_add(g->ds, g->path[3], id, &g->eb) == ERR_OK);
     CHECK_U64(not_found(g), 0);
-    CHECK(rig_settled(g));
+    CHECK(rig_converged(g));
     CHECK_U64(not_found(g), 0);
     disks_close(&g->ds);
     REQUIRE(rig_open_without(g, 1 | 2 | 8, NULL) == ERR_OK);
@@ -305,13 +305,13 @@ missed(void *arg)
     CHECK(disks_remove(g->ds, g->path[2], false, &g->eb) == ERR_DENIED);
     REQUIRE(disks_remove(g->ds, g->path[2], true, &g->eb) == ERR_OK);
     CHECK(not_found(g) > KEYS);
-    CHECK(rig_settled(g));
+    CHECK(rig_converged(g));
     disks_close(&g->ds);
 }
 
 /* ---- a disk that fails while objects are moved ---- */
 
-/* A pass that takes an hour does not keep it in its place: who writes goes on without it, and the pass begins anew. */
+/* A pass that takes an hour does not keep it in its place: writers continue without it, and the pass starts again. */
 static void
 fails_in_a_pass(void *arg)
 {
@@ -325,7 +325,7 @@ fails_in_a_pass(void *arg)
 
     REQUIRE(rig_open(g, 7) == ERR_OK);
     rig_put_all(g, KEYS, 1);
-    CHECK(rig_settled(g));
+    CHECK(rig_converged(g));
     g->ds->control.rebalance_rate = 1;
     CHECK(disks_add(g->ds, g->path[3], id, &g->eb) == ERR_OK);
     for (unsigned i = 0; i < PATIENCE_MS / 10 && g->ds->rebalancer->now.moved == 0; i++)
@@ -394,8 +394,8 @@ begin_before(struct rig *g)
     }
 }
 
-/* Completed while one of its disks was away: it ends there when that one is back, its parts are given back, and nobody can
- * complete it once more. One that nobody completed stays, and so do the many that stand before it. */
+/* Completed while one of its disks was away: it ends there when that one is back, its parts are given back, and it cannot be
+ * completed again. One that was not completed stays, and so do the many that stand before it. */
 static void
 upload_ends_without_a_disk(void *arg)
 {
@@ -431,7 +431,7 @@ upload_ends_without_a_disk(void *arg)
     CHECK(disks_upload_complete(g->ds, &k, &u, parts, 1, &meta, NULL, &again, &g->eb) ==
           ERR_OK); /* whether or not a pass has come to it */
     CHECK(memcmp(&entry.content, &again.content, sizeof entry.content) == 0);
-    CHECK(rig_settled(g));
+    CHECK(rig_converged(g));
     CHECK(disks_upload_list(g->ds, RIG_BUCKET, 2, SPAN("b"), NULL, 10, a, &listed, &count,
                             &more, &g->eb) == ERR_OK);
     CHECK(count == 1 && memcmp(&listed[0].id, &other, sizeof other) == 0);
@@ -487,7 +487,7 @@ marks(struct rig *g)
     return sum;
 }
 
-/* Aborted while one of its disks was away: it ends there when that one is back, and nobody sees it before. So does one whose key is
+/* Aborted while one of its disks was away: it ends there when that one is back, and is invisible before. So does one whose key is
  * cut in the mark, which then stays. One that goes on stays. */
 static void
 upload_aborted_without_a_disk(void *arg)
@@ -518,7 +518,7 @@ upload_aborted_without_a_disk(void *arg)
     REQUIRE(rig_open(g, 3) == ERR_OK);
     CHECK(disks_part_list(g->ds, &k, &u, 0, 10, a, &parts, &count, &more, &g->eb) ==
           ERR_NO_UPLOAD); /* whether or not a pass has come to it */
-    CHECK(rig_settled(g));
+    CHECK(rig_converged(g));
     CHECK(disks_upload_list(g->ds, RIG_BUCKET, 2, SPAN(""), NULL, 10, a, &listed, &count,
                             &more, &g->eb) == ERR_OK);
     CHECK(count == 1 && memcmp(&listed[0].id, &other, sizeof other) == 0);
@@ -540,7 +540,7 @@ test_an_upload_that_is_aborted_without_a_disk(void)
 
 /* One of its disks is here, and does not answer when the upload is aborted: it ends there too. */
 static void
-upload_aborted_unheard(void *arg)
+upload_aborted_unreachable(void *arg)
 {
     struct rig *g = arg;
     struct arena *a = arena_new(KIB(16), MIB(1));
@@ -552,12 +552,12 @@ upload_aborted_unheard(void *arg)
     bool more;
 
     REQUIRE(rig_open(g, 3) == ERR_OK);
-    CHECK(rig_settled(g));
+    CHECK(rig_converged(g));
     begin_one(g, &k, &u);
     upload_replicas_unreachable = 1;
     CHECK(disks_upload_abort(g->ds, &k, &u, &g->eb) == ERR_OK);
     upload_replicas_unreachable = 0;
-    CHECK(rig_settled(g));
+    CHECK(rig_converged(g));
     CHECK(disks_upload_list(g->ds, RIG_BUCKET, 2, SPAN(""), NULL, 10, a, &listed, &count,
                             &more, &g->eb) == ERR_OK);
     CHECK_U64(count, 0);
@@ -569,13 +569,13 @@ upload_aborted_unheard(void *arg)
 }
 
 static void
-test_an_upload_that_is_aborted_unheard(void)
+test_an_upload_that_is_aborted_while_a_disk_is_unreachable(void)
 {
-    rig_run(upload_aborted_unheard, &(struct rig){.copies = 2});
+    rig_run(upload_aborted_unreachable, &(struct rig){.copies = 2});
 }
 
 static uint64_t
-undecided_on(struct rig *g, unsigned slot)
+prepared_on(struct rig *g, unsigned slot)
 {
     struct store_stat st;
 
@@ -614,7 +614,7 @@ begin_with_part(struct rig *g, const struct disks_key *k, struct arena *a,
     REQUIRE(count == 1);
 }
 
-/* What is left where an upload was completed, and a copy refused the decision, ends without a restart, and so does a body that nobody
+/* What is left where an upload was completed, and a copy refused the decision, ends without a restart, and so does a body that no record
  * decided; what is under way stays, its key locked. */
 static void
 decision_failed(void *arg)
@@ -634,7 +634,7 @@ decision_failed(void *arg)
     uint64_t open_parts, bytes;
 
     REQUIRE(rig_open(g, 3) == ERR_OK);
-    CHECK(rig_settled(g));
+    CHECK(rig_converged(g));
     begin_with_part(g, &k, a, &u, &parts);
     places_of(g->ds, &k, &p);
     owner = g->ds->slots[p.at[0]].at.store;
@@ -649,16 +649,16 @@ decision_failed(void *arg)
     keylock_take(g->ds->keylocks, hash);
     body = store_mint_id(owner);
     CHECK(prepare_on(copy, &live.at, &body) == ERR_OK);
-    CHECK_U64(undecided_on(g, p.at[1]), 3);
+    CHECK_U64(prepared_on(g, p.at[1]), 3);
     CHECK(set_diverge(g->ds, &g->eb) == ERR_OK);
-    for (unsigned i = 0; undecided_on(g, p.at[1]) > 1; i++)
+    for (unsigned i = 0; prepared_on(g, p.at[1]) > 1; i++)
         CHECK(rt_sleep_ms(i < 10 ? 100 : 10) == ERR_OK); /* time for the live one too */
-    CHECK(undecided_on(g, p.at[1]) == 1);
+    CHECK(prepared_on(g, p.at[1]) == 1);
     CHECK(store_commit_prepared(copy, &live.at, &body, &entry.version, &g->eb) == ERR_OK);
     CHECK(store_lookup(copy, &live.at, &entry, &g->eb) == ERR_OK);
     keylock_release(g->ds->keylocks, hash);
-    CHECK(rig_settled(g));
-    CHECK_U64(undecided_on(g, p.at[1]), 0);
+    CHECK(rig_converged(g));
+    CHECK_U64(prepared_on(g, p.at[1]), 0);
     CHECK(disks_lookup(g->ds, &never, &entry, &g->eb) == ERR_NOT_FOUND);
     CHECK(disks_lookup(g->ds, &live, &entry, &g->eb) == ERR_OK);
     CHECK(store_lookup(copy, &k.at, &entry, &g->eb) == ERR_OK);
@@ -670,7 +670,7 @@ decision_failed(void *arg)
     arena_free(&a);
 }
 
-/* Copies in parts that nobody completed: all go, not only the first page. */
+/* Copies in parts without a completed upload: all go, not only the first page. */
 static void
 copies_left_over(void *arg)
 {
@@ -685,7 +685,7 @@ copies_left_over(void *arg)
 
     REQUIRE(rig_open(g, 3) == ERR_OK);
     REQUIRE(rig_put_if(g, "there", 4, 1, NULL, &entry) == ERR_OK);
-    CHECK(rig_settled(g));
+    CHECK(rig_converged(g));
     d = g->ds->slots[1].at.store;
     for (unsigned i = 0; i < OPEN; i++) {
         char key[16];
@@ -699,7 +699,7 @@ copies_left_over(void *arg)
                              &more, &g->eb) == ERR_OK);
     CHECK_U64(count, OPEN);
     CHECK(set_diverge(g->ds, &g->eb) == ERR_OK);
-    CHECK(rig_settled(g));
+    CHECK(rig_converged(g));
     CHECK(store_replica_list(d, RIG_BUCKET, SPAN(""), NULL, 1000, a, &listed, &count,
                              &more, &g->eb) == ERR_OK);
     CHECK_U64(count, 0);
@@ -756,7 +756,7 @@ main(int argc, char **argv)
     RUN(test_uploads_on_two_disks);
     RUN(test_an_upload_that_ends_without_a_disk);
     RUN(test_an_upload_that_is_aborted_without_a_disk);
-    RUN(test_an_upload_that_is_aborted_unheard);
+    RUN(test_an_upload_that_is_aborted_while_a_disk_is_unreachable);
     RUN(test_a_decision_that_failed);
     RUN(test_copies_that_are_left_over);
     RUN(test_after_a_kill_a_lost_disk_hides_nothing);

@@ -79,15 +79,15 @@ changes(struct rig *g)
     uint8_t id[16];
 
     CHECK(disks_add(g->ds, g->path[2], id, &g->eb) == ERR_OK);
-    CHECK(rig_settled(g));
+    CHECK(rig_converged(g));
     CHECK(disks_drain(g->ds, g->path[0], false, &g->eb) == ERR_OK);
-    CHECK(rig_settled(g));
+    CHECK(rig_converged(g));
     CHECK(disks_add(g->ds, g->path[3], id, &g->eb) == ERR_OK);
     CHECK(disks_drain(g->ds, g->path[0], true, &g->eb) == ERR_OK);
     CHECK(disks_drain(g->ds, g->path[1], false, &g->eb) == ERR_OK);
-    CHECK(rig_settled(g));
+    CHECK(rig_converged(g));
     CHECK(disks_remove(g->ds, g->path[1], false, &g->eb) == ERR_OK);
-    CHECK(rig_settled(g));
+    CHECK(rig_converged(g));
 }
 
 static void

@@ -188,13 +188,13 @@ come_and_go(void *arg)
     write_all(g, t);
     check_all(g, t);
     CHECK(disks_add(g->ds, g->path[2], id, &g->eb) == ERR_OK);
-    CHECK(rig_settled(g));
+    CHECK(rig_converged(g));
     check_all(g, t);
     CHECK(disks_drain(g->ds, g->path[0], false, &g->eb) == ERR_OK);
     for (unsigned key = 1; key < KEYS; key += 4) /* while they move */
         if (!t->marker[key][t->count[key] - 1])
             tag_oldest(g, t, key, 90 + key);
-    CHECK(rig_settled(g));
+    CHECK(rig_converged(g));
     check_all(g, t);
     /* Ended by id, the current one too: what was before it is there. */
     k = rig_key(g, "key-01");
@@ -285,7 +285,7 @@ ended_while_away(void *arg)
     disks_close(&g->ds);
     REQUIRE(rig_open(g, 3) == ERR_OK); /* back, with all of them */
     check_ended(g, t);
-    CHECK(rig_settled(g));
+    CHECK(rig_converged(g));
     check_ended(g, t);
     disks_close(&g->ds);
     REQUIRE(rig_open_without(g, 2, g->path[0]) == ERR_OK); /* alone it knows as well */
@@ -321,7 +321,7 @@ refused_while_away(void *arg)
     disks_close(&g->ds);
     REQUIRE(rig_open(g, 3) == ERR_OK);
     check_all(g, t);
-    CHECK(rig_settled(g));
+    CHECK(rig_converged(g));
     check_all(g, t);
     c.size = size_of(1, t->count[1] - 1);
     CHECK(disks_version_delete(g->ds, &k, &t->id[1][t->count[1] - 1], &c, &was, &g->eb) ==
@@ -361,7 +361,7 @@ replaced_while_away(void *arg)
     REQUIRE(rig_open(g, 3) == ERR_OK); /* back, with the one that was replaced */
     CHECK(disks_lookup(g->ds, &k, &entry, &g->eb) == ERR_NOT_FOUND);
     check_is_gone(g, t, 0, 0);
-    CHECK(rig_settled(g));
+    CHECK(rig_converged(g));
     CHECK(disks_lookup(g->ds, &k, &entry, &g->eb) == ERR_NOT_FOUND);
     check_is_gone(g, t, 0, 0);
     check_all(g, t);
@@ -476,7 +476,7 @@ tag_it(void *arg)
         disks_set_meta(t->ds, t->k, &t->life->id, &meta, NULL, &entry, &eb) == ERR_OK;
 }
 
-/* The same, with the end under way when the tags come: neither knows that the other disk will not hear. */
+/* The same, with the end under way when the tags come: neither knows that the other disk is unreachable. */
 static void
 tag_beside_end(struct cut_life *f, struct disks *ds, const struct disks_key *k)
 {
@@ -609,7 +609,7 @@ test_a_replaced_null_version_stays_so_when_its_end_is_cut(void)
         }
 }
 
-/* One of two copies cannot be written, and never hears of a version's tags, which were acknowledged. The power goes at each
+/* One of two copies cannot be written, and never receives a version's tags, which were acknowledged. The power goes at each
  * event of the end of that version: it is there with its tags, or it is gone. */
 static void
 test_a_version_does_not_come_back_without_its_tags(void)

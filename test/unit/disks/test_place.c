@@ -141,7 +141,7 @@ test_golden(void)
     CHECK_STR(got, "2665653673707573745326367510622515077362616256616273407356766534");
 }
 
-/* One disk takes all, unless it weighs nothing: then nobody does. */
+/* One disk takes all, unless it weighs nothing: then none does. */
 static void
 test_one_disk(void)
 {

@@ -1,4 +1,4 @@
-/* What was prepared on one disk and nobody decided: nothing that may have been answered is given up, and nothing that was
+/* What was prepared on one disk and not resolved: nothing that may have been answered is aborted, and nothing that was
  * refused stays. Protects D1 and D4 with copies. */
 #include "rig.h"
 
@@ -8,7 +8,7 @@
 #define SEED 77
 
 static uint64_t
-undecided_on(struct rig *g, unsigned slot)
+prepared_on(struct rig *g, unsigned slot)
 {
     struct store_stat st;
 
@@ -16,18 +16,18 @@ undecided_on(struct rig *g, unsigned slot)
     return st.prepared;
 }
 
-/* Behind a start nobody waits for it. */
+/* After a start no caller waits for it. */
 static bool
-gets_decided(struct rig *g, const char *path)
+gets_resolved(struct rig *g, const char *path)
 {
     unsigned slot = 0;
 
     while (strcmp(g->ds->slots[slot].path, path) != 0)
         slot++;
-    for (unsigned i = 0; i < PATIENCE_MS / 10 && undecided_on(g, slot) > 0; i++)
+    for (unsigned i = 0; i < PATIENCE_MS / 10 && prepared_on(g, slot) > 0; i++)
         if (rt_sleep_ms(10) != ERR_OK)
             break;
-    return undecided_on(g, slot) == 0;
+    return prepared_on(g, slot) == 0;
 }
 
 static bool
@@ -39,7 +39,7 @@ has_content(struct store *d, const struct disks_key *k, const struct content_id 
            memcmp(&entry.content, content, sizeof *content) == 0;
 }
 
-/* A write as it is when the power goes, or the copy refuses, behind the owner's commit: acknowledged, and undecided on the copy.
+/* A write as it is when the power goes, or the copy refuses, behind the owner's commit: acknowledged, and prepared on the copy.
  * p->at[0] is the owner, p->at[1] the copy. */
 static void
 write_half(struct rig *g, const struct disks_key *k, enum store_versioning versioning,
@@ -63,11 +63,11 @@ write_half(struct rig *g, const struct disks_key *k, enum store_versioning versi
     CHECK(store_write(copy, data, LEN, &g->eb) == ERR_OK);
     CHECK(store_prepare(&copy, &meta, &g->eb) == ERR_OK);
     CHECK(store_commit(&own, &meta, NULL, entry, &g->eb) == ERR_OK);
-    CHECK_U64(undecided_on(g, p->at[1]), 1);
+    CHECK_U64(prepared_on(g, p->at[1]), 1);
     free(data);
 }
 
-/* A pass came to something that it could not put right. */
+/* A pass came to something that it could not reconcile. */
 static bool
 pass_failed(struct rig *g)
 {
@@ -95,26 +95,26 @@ nobody_answers(void *arg)
     struct entry entry;
 
     REQUIRE(rig_open(g, 3) == ERR_OK);
-    CHECK(rig_settled(g));
+    CHECK(rig_converged(g));
     write_half(g, &k, STORE_UNVERSIONED, &p, &entry);
     disks_close(&g->ds);
 
     prepared_unreachable = (uint64_t)1 << p.at[0];
     REQUIRE(rig_open(g, 3) == ERR_OK);
     CHECK(pass_failed(g)); /* told, not converged over */
-    CHECK_U64(undecided_on(g, p.at[1]), 1);
+    CHECK_U64(prepared_on(g, p.at[1]), 1);
     CHECK(rig_get(g, "key", LEN, SEED) == ERR_OK);
     disks_close(&g->ds);
     prepared_unreachable = 0;
 
     REQUIRE(rig_open(g, 3) == ERR_OK);
-    CHECK(gets_decided(g, g->path[p.at[1]]));
-    CHECK(rig_settled(g));
+    CHECK(gets_resolved(g, g->path[p.at[1]]));
+    CHECK(rig_converged(g));
     CHECK(has_content(g->ds->slots[p.at[1]].at.store, &k, &entry.content));
     disks_close(&g->ds);
 }
 
-/* The owner is here and says so, whoever is away. */
+/* The owner is here and says so, even when another disk is away. */
 static void
 another_is_away(void *arg)
 {
@@ -125,13 +125,13 @@ another_is_away(void *arg)
     unsigned other;
 
     REQUIRE(rig_open(g, 7) == ERR_OK);
-    CHECK(rig_settled(g));
+    CHECK(rig_converged(g));
     write_half(g, &k, STORE_UNVERSIONED, &p, &entry);
     other = 3u - p.at[0] - p.at[1]; /* the slot that is neither */
     disks_close(&g->ds);
     REQUIRE(rig_open_without(g, 7u & ~(1u << other), g->path[other]) == ERR_OK);
-    CHECK(gets_decided(g, g->path[p.at[1]]));
-    CHECK(rig_settled(g));
+    CHECK(gets_resolved(g, g->path[p.at[1]]));
+    CHECK(rig_converged(g));
     CHECK(rig_get(g, "key", LEN, SEED) == ERR_OK);
     disks_close(&g->ds);
 }
@@ -152,23 +152,23 @@ older_version(void *arg)
     bool current;
 
     REQUIRE(rig_open(g, 3) == ERR_OK);
-    CHECK(rig_settled(g));
+    CHECK(rig_converged(g));
     write_half(g, &k, STORE_VERSIONED, &p, &entry);
     born = entry_born(&entry);
     REQUIRE(disks_write_begin(g->ds, &k, STORE_NATIVE, 2, &w, &g->eb) == ERR_OK);
     CHECK(disks_write(w, "hi", 2, &g->eb) == ERR_OK);
     CHECK(disks_commit(&w, &meta, NULL, NULL, &g->eb) == ERR_OK);
     CHECK(set_diverge(g->ds, &g->eb) == ERR_OK);
-    CHECK(rig_settled(g));
-    CHECK_U64(undecided_on(g, p.at[1]), 0);
+    CHECK(rig_converged(g));
+    CHECK_U64(prepared_on(g, p.at[1]), 0);
     CHECK_U64(disks_copied_bytes(g->ds), 0); /* decided, not copied once more */
-    CHECK(store_version_find(g->ds->slots[p.at[1]].at.store, &k.at, &born, &found, &current,
-                             &g->eb) == ERR_OK);
+    CHECK(store_version_find(g->ds->slots[p.at[1]].at.store, &k.at, &born, &found,
+                             &current, &g->eb) == ERR_OK);
     CHECK(memcmp(&found.content, &entry.content, sizeof entry.content) == 0 && !current);
     disks_close(&g->ds);
 }
 
-/* Refused by its owner, and the copy did not hear of it: the upload can be ended by whoever began it. */
+/* Refused by its owner, and the copy was not reached: the client that began the upload can end it. */
 static void
 refused(void *arg)
 {
@@ -186,7 +186,7 @@ refused(void *arg)
     bool more;
 
     REQUIRE(rig_open(g, 3) == ERR_OK);
-    CHECK(rig_settled(g));
+    CHECK(rig_converged(g));
     REQUIRE(disks_upload_begin(g->ds, &k, &meta, &u, &g->eb) == ERR_OK);
     REQUIRE(disks_part_begin(g->ds, &k, &u, 1, 4, &w, &g->eb) == ERR_OK);
     CHECK(disks_write(w, "abcd", 4, &g->eb) == ERR_OK);
@@ -196,12 +196,12 @@ refused(void *arg)
     REQUIRE(count == 1);
     places_of(g->ds, &k, &p);
     content = store_mint_id(g->ds->slots[p.at[0]].at.store);
-    CHECK(store_upload_prepare(g->ds->slots[p.at[1]].at.store, &k.at, &u, parts, 1, &content,
-                               &meta, &g->eb) == ERR_OK);
+    CHECK(store_upload_prepare(g->ds->slots[p.at[1]].at.store, &k.at, &u, parts, 1,
+                               &content, &meta, &g->eb) == ERR_OK);
     CHECK(disks_upload_abort(g->ds, &k, &u, &g->eb) == ERR_BUSY);
     CHECK(set_diverge(g->ds, &g->eb) == ERR_OK);
-    CHECK(rig_settled(g));
-    CHECK_U64(undecided_on(g, p.at[1]), 0);
+    CHECK(rig_converged(g));
+    CHECK_U64(prepared_on(g, p.at[1]), 0);
     CHECK(disks_upload_abort(g->ds, &k, &u, &g->eb) == ERR_OK);
     CHECK(disks_upload_list(g->ds, RIG_BUCKET, 2, SPAN(""), NULL, 10, a, &listed, &count,
                             &more, &g->eb) == ERR_OK);
@@ -228,7 +228,7 @@ key_of_another(struct rig *g, char text[24])
     }
 }
 
-/* The owner goes out and is removed, and nobody could decide in between: what it had answered stays. */
+/* The owner goes out and is removed, and no pass could resolve it in between: what it had answered stays. */
 static void
 giver_is_removed(void *arg)
 {
@@ -240,23 +240,23 @@ giver_is_removed(void *arg)
     struct store *copy, *third;
 
     REQUIRE(rig_open(g, 7) == ERR_OK);
-    CHECK(rig_settled(g));
+    CHECK(rig_converged(g));
     k = key_of_another(g, text);
     write_half(g, &k, STORE_UNVERSIONED, &p, &entry);
     copy = g->ds->slots[p.at[1]].at.store;
     third = g->ds->slots[3u - p.at[0] - p.at[1]].at.store;
     atomic_store(&g->ds->slots[p.at[1]].state,
-                 REPLICA_FROZEN); /* for whoever would decide */
+                 REPLICA_FROZEN); /* for the resolving pass */
     replica_take_out(g->ds, p.at[0]);
-    CHECK_U64(undecided_on(g, p.at[1]), 1);
+    CHECK_U64(prepared_on(g, p.at[1]), 1);
     CHECK(disks_remove(g->ds, g->path[p.at[0]], true, &g->eb) == ERR_OK);
-    CHECK_U64(undecided_on(g, p.at[1]), 0);
+    CHECK_U64(prepared_on(g, p.at[1]), 0);
     CHECK(
         has_content(copy, &k, &entry.content) ||
         has_content(third, &k, &entry.content)); /* a pass moves it off the frozen one */
     disks_close(&g->ds);
     REQUIRE(rig_open(g, 7u & ~(1u << p.at[0])) == ERR_OK);
-    CHECK(rig_settled(g));
+    CHECK(rig_converged(g));
     CHECK(rig_get(g, text, LEN, SEED) == ERR_OK);
     disks_close(&g->ds);
 }
@@ -272,17 +272,17 @@ removed_by_force(void *arg)
     struct disks_key k;
 
     REQUIRE(rig_open(g, 7) == ERR_OK);
-    CHECK(rig_settled(g));
+    CHECK(rig_converged(g));
     k = key_of_another(g, text);
     write_half(g, &k, STORE_UNVERSIONED, &p, &entry);
     CHECK(disks_remove(g->ds, g->path[p.at[0]], true, &g->eb) == ERR_OK);
-    CHECK_U64(undecided_on(g, p.at[1]), 0);
-    CHECK(rig_settled(g));
+    CHECK_U64(prepared_on(g, p.at[1]), 0);
+    CHECK(rig_converged(g));
     CHECK(rig_get(g, text, LEN, SEED) == ERR_OK);
     disks_close(&g->ds);
 }
 
-/* Prepared on one disk by hand, and nobody ordered it. */
+/* Prepared on one disk by hand, without an order. */
 static void
 prepare_alone(struct rig *g, const struct disks_key *k, struct store *d,
               struct content_id *content)
@@ -309,17 +309,17 @@ not_of_its_order(void *arg)
     struct store *copy;
 
     REQUIRE(rig_open(g, 7) == ERR_OK);
-    CHECK(rig_settled(g));
+    CHECK(rig_converged(g));
     k = key_of_another(g, text);
     places_of(g->ds, &k, &before);
     replica_take_out(g->ds, before.at[0]);
-    CHECK(rig_settled(g));
+    CHECK(rig_converged(g));
     places_of(g->ds, &k, &p);
     copy = g->ds->slots[p.at[1]].at.store;
     prepare_alone(g, &k, copy, &content);
     CHECK(set_diverge(g->ds, &g->eb) == ERR_OK);
-    CHECK(rig_settled(g));
-    CHECK_U64(undecided_on(g, p.at[1]), 0);
+    CHECK(rig_converged(g));
+    CHECK_U64(prepared_on(g, p.at[1]), 0);
     CHECK(disks_lookup(g->ds, &k, &entry, &g->eb) == ERR_NOT_FOUND);
     disks_close(&g->ds);
 }
@@ -336,7 +336,7 @@ not_known_to_who_is_missed(void *arg)
     struct store *copy;
 
     REQUIRE(rig_open(g, 7) == ERR_OK);
-    CHECK(rig_settled(g));
+    CHECK(rig_converged(g));
     k = key_of_another(g, text);
     places_of(g->ds, &k, &before);
     rebalancer_hold(g->ds, 1);
@@ -346,7 +346,8 @@ not_known_to_who_is_missed(void *arg)
     places_of(g->ds, &k, &p);
     copy = g->ds->slots[p.at[1]].at.store;
     prepare_alone(g, &k, copy, &content);
-    CHECK(gets_decided(g, g->path[p.at[1]])); /* given up, as all are who could know */
+    CHECK(gets_resolved(
+        g, g->path[p.at[1]])); /* aborted, since every disk that could know is gone */
     CHECK(!has_content(copy, &k, &content));
 
     atomic_store(&g->ds->slots[p.at[1]].state, REPLICA_FROZEN); /* for passes */
@@ -372,11 +373,12 @@ frozen(void *arg)
 
     REQUIRE(rig_open(g, 3) == ERR_OK);
     REQUIRE(rig_put_if(g, "there", 4, 1, NULL, &entry) == ERR_OK);
-    CHECK(rig_settled(g));
-    CHECK(store_replica_begin(g->ds->slots[1].at.store, &k.at, &entry, &u, &g->eb) == ERR_OK);
+    CHECK(rig_converged(g));
+    CHECK(store_replica_begin(g->ds->slots[1].at.store, &k.at, &entry, &u, &g->eb) ==
+          ERR_OK);
     atomic_store(&g->ds->slots[1].state, REPLICA_FROZEN);
     CHECK(set_diverge(g->ds, &g->eb) == ERR_OK);
-    CHECK(rig_settled(g));
+    CHECK(rig_converged(g));
     CHECK(store_replica_list(g->ds->slots[1].at.store, RIG_BUCKET, SPAN(""), NULL, 10, a,
                              &listed, &count, &more, &g->eb) == ERR_OK);
     CHECK_U64(count, 1);

@@ -1,4 +1,4 @@
-/* http_raw: a client that sends what it is told and reads answers by the parser alone,
+/* http_raw: a client that sends given bytes and reads answers by the parser alone,
  * without the pool. */
 #pragma once
 #include "unit/http/http_rig.h"

@@ -213,7 +213,7 @@ test_bodies_both_ways(void)
     rig_everywhere(&usual, uploads);
 }
 
-/* A refusal while we send: the answer is heard, whatever of the body went out. */
+/* A refusal while we send: the answer is received, whatever of the body went out. */
 static void
 early_answer(struct rig *rig)
 {

@@ -1,6 +1,6 @@
 /* An exchange in which every wait, one after the other, is cancelled or fails: of the
- * server, of the client, of whoever calls. Nothing leaks (ASan sees), nothing hangs,
- * no answer that looks whole is wrong, and the server ends with nobody on board. */
+ * server, of the client, of the caller. Nothing leaks (ASan sees), nothing hangs,
+ * no answer that looks whole is wrong, and the server ends with no connection left. */
 #include "unit/http/http_rig.h"
 
 /* At least so many waits the exchange has, whatever the pieces its bytes come in. */

@@ -125,7 +125,7 @@ struct pipes {
 };
 
 static bool
-hears(const struct pipes *p, char wanted)
+receives(const struct pipes *p, char wanted)
 {
     for (unsigned i = 0; i < 12000; i++) {
         char byte;
@@ -158,7 +158,7 @@ idle_main(void *arg)
     REQUIRE(http_server_listen(server, "127.0.0.1", 0, NULL, &port, &eb) == ERR_OK);
     before = rss_anon();
     CHECK(write(p->out, &port, sizeof port) == sizeof port);
-    CHECK(hears(p, 'c'));
+    CHECK(receives(p, 'c'));
     http_server_stats(server, &stats);
     CHECK_U64(stats.connections, connections);
     CHECK_U64(stats.idle, connections);
@@ -170,7 +170,7 @@ idle_main(void *arg)
     if (!SANITIZED)
         CHECK(with < RSS_ANON_MAX);
     CHECK(write(p->out, "a", 1) == 1);
-    CHECK(hears(p, 'd'));
+    CHECK(receives(p, 'd'));
     CHECK(write(p->out, "e", 1) == 1);
     for (unsigned i = 0; i < 12000 && stats.connections > 0; i++) {
         CHECK(rt_sleep_ms(5) == ERR_OK);

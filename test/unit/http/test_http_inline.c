@@ -36,7 +36,7 @@ ask(struct raw *w, const char *text)
 
 /* `size` bytes of the pattern with 200. */
 static void
-hear(struct raw *w, size_t size)
+receive(struct raw *w, size_t size)
 {
     struct buf body;
     bool same = true;
@@ -56,7 +56,7 @@ get_known(struct raw *w)
 {
     for (unsigned i = 0; i < 3; i++) {
         ask(w, "GET /lent/10" HEAD);
-        hear(w, 10);
+        receive(w, 10);
     }
 }
 
@@ -91,7 +91,7 @@ one_after_the_other(struct rig *rig)
 
         snprintf(text, sizeof text, "GET /lent/%u" HEAD, i * 37);
         ask(w, text);
-        hear(w, i * 37);
+        receive(w, i * 37);
         CHECK_U64(rig->last_out, i * 37);
         CHECK(rig->last_whole);
     }
@@ -119,15 +119,15 @@ several_in_one_send(struct rig *rig)
     get_known(w);
     ask(w, "GET /lent/1" HEAD "GET /lent/2" HEAD "GET /other" HEAD "GET /lent/3" HEAD
            "GET /len");
-    hear(w, 1);
-    hear(w, 2);
+    receive(w, 1);
+    receive(w, 2);
     buf_init(&body, 1000);
     CHECK_U64((unsigned)raw_answer(w, HTTP_METHOD_GET, &body), 200);
     CHECK(span_is(buf_span(&body), "/other"));
     buf_fini(&body);
-    hear(w, 3);
+    receive(w, 3);
     ask(w, "t/4" HEAD);
-    hear(w, 4);
+    receive(w, 4);
     leave(&w);
     all_given_back(rig);
 }
@@ -138,7 +138,7 @@ test_several_in_one_send(void)
     rig_everywhere(&usual, several_in_one_send);
 }
 
-/* A known head in two pieces, and one that is not for at_once. */
+/* A known head in two pieces, and one that is not for the inline handler. */
 static void
 in_pieces(struct rig *rig)
 {
@@ -150,7 +150,7 @@ in_pieces(struct rig *rig)
     ask(w, "GET /lent/5 HTTP/1.1\r\nHo");
     CHECK(rt_sleep_ms(20) == ERR_OK);
     ask(w, "st: a\r\n\r\n");
-    hear(w, 5);
+    receive(w, 5);
     handled = rig->handled;
     buf_init(&body, 1000);
     ask(w, "GET /none" HEAD);
@@ -179,9 +179,9 @@ more_than_fits(struct rig *rig)
         snprintf(text, sizeof text, "GET /lent/%u" HEAD, 20000000 + i);
         ask(w, text);
         CHECK(rt_sleep_ms(20) == ERR_OK);
-        hear(w, 20000000 + i);
+        receive(w, 20000000 + i);
         ask(w, "GET /lent/10" HEAD);
-        hear(w, 10);
+        receive(w, 10);
     }
     ask(w, "GET /lent/20000001" HEAD);
     CHECK(rt_sleep_ms(20) == ERR_OK);
@@ -209,7 +209,7 @@ many_together(struct rig *rig)
         for (unsigned i = 0; i < CROWD; i++)
             ask(w[i], i % 3 != 0 ? "GET /lent/5000" HEAD : "GET /size/5000" HEAD);
         for (unsigned i = 0; i < CROWD; i++)
-            hear(w[i], 5000);
+            receive(w[i], 5000);
     }
     for (unsigned i = 0; i < CROWD; i++)
         leave(&w[i]);
@@ -230,7 +230,7 @@ close_is_heard(struct rig *rig)
         struct raw *w = connect_raw(rig);
 
         ask(w, "GET /lent/7 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-        hear(w, 7);
+        receive(w, 7);
         CHECK(raw_is_closed(w));
         CHECK(w->ended);
         leave(&w);
@@ -255,7 +255,7 @@ idle_ends(struct rig *rig)
     for (unsigned i = 0; i < 12; i++) {
         CHECK(rt_sleep_ms(1900) == ERR_OK);
         ask(w, "GET /lent/10" HEAD);
-        hear(w, 10);
+        receive(w, 10);
     }
     from = rt_now_ns();
     CHECK(raw_is_closed(w));
@@ -326,12 +326,12 @@ later_is_answered_or_handled(struct rig *rig)
         http_server_stats(rig->server, &stats);
         CHECK_U64(stats.in_flight, waits ? 1 : 0);
         ask(other, "GET /lent/10" HEAD); /* others go on */
-        hear(other, 10);
+        receive(other, 10);
         ask(w, "GET /lent/7" HEAD); /* stays behind it */
         if (waits)
             app_later(rig, i % 2 == 0);
-        hear(w, 10);
-        hear(w, 7);
+        receive(w, 10);
+        receive(w, 7);
         if (waits && rig->engine != RT_SIM)
             CHECK_U64(rig->handled - handled, i % 2 == 0 ? 1 : 2);
     }
@@ -357,8 +357,8 @@ later_is_large(struct rig *rig)
                           small ? "GET /later/70000" HEAD : "GET /later/9000000" HEAD))
             app_later(rig, true);
         ask(w, "GET /lent/7" HEAD);
-        hear(w, small ? 70000 : 9000000);
-        hear(w, 7);
+        receive(w, small ? 70000 : 9000000);
+        receive(w, 7);
     }
     leave(&w);
     all_given_back(rig);
@@ -418,7 +418,7 @@ later_outlasts_idling(struct rig *rig)
             CHECK(rt_sleep_ms(1800) == ERR_OK);
             app_later(rig, i % 2 == 0);
         }
-        hear(w, 10);
+        receive(w, 10);
     }
     CHECK(waited[0] > 0 && waited[1] > 0); /* the others' heads came in pieces */
     leave(&w);
@@ -448,10 +448,10 @@ later_meets_the_deadline(struct rig *rig)
             /* No turn meanwhile, but for the simulator, whose time would stand still. */
             if (rig->engine != RT_SIM)
                 usleep((MET_MS + 100) * 1000);
-            rt_yield(); /* to the turn whose timers see it; we run before those whom they wake */
+            rt_yield(); /* to the turn whose timers see it; we run before the fibers that they wake */
             app_later(rig, i == 0);
         }
-        hear(w, 10);
+        receive(w, 10);
     }
     leave(&w);
     all_given_back(rig);
@@ -473,7 +473,7 @@ stop_server(void *arg)
     http_server_stop(&rig->server);
 }
 
-/* A server that ends waits for nobody: what has the request is told. */
+/* A server that ends does not wait: the owner of the request is cancelled. */
 static void
 later_ends_with_the_server(struct rig *rig)
 {
@@ -552,7 +552,7 @@ last_leave_together(struct rig *rig)
     ask_last(rig, w, "GET /last" HEAD "GET /lent/10" HEAD);
     for (unsigned i = 0; i < MANY; i++) {
         hear_last(w[i]);
-        hear(w[i], 10);
+        receive(w[i], 10);
     }
     ask_last(rig, w, "GET /last HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     for (unsigned i = 0; i < MANY; i++) {

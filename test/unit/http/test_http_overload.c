@@ -1,6 +1,6 @@
-/* Beyond http.requests: who comes waits for a place, first come first served, bounded in number and time, and hears 503
+/* Beyond http.requests: who comes waits for a place, first come first served, bounded in number and time, and gets 503
  * with Retry-After then; with three and ten times the clients that there are places for, the server does as much as
- * before and nobody who is served waits much longer. In virtual time, so that no machine is too slow for it. Protects F6. */
+ * before, and no served client waits much longer. In virtual time, so that no machine is too slow for it. Protects F6. */
 #include "unit/http/http_raw.h"
 
 #define PLACES   4u
@@ -43,7 +43,7 @@ ask(struct raw *w, const char *path)
 }
 
 static int
-hear(struct raw *w)
+receive(struct raw *w)
 {
     struct buf body;
     int status;
@@ -63,7 +63,7 @@ struct load {
     uint64_t longest_ns; /* that an answer 200 took */
 };
 
-/* Asks, and asks again at once, whatever it heard. */
+/* Asks, and asks again at once, whatever the answer. */
 static void
 one_client(void *arg)
 {
@@ -77,7 +77,7 @@ one_client(void *arg)
         int status;
 
         ask(w, path);
-        status = hear(w);
+        status = receive(w);
         CHECK(status == 200 || status == 503);
         if (status == 503) {
             CHECK(span_is(http_get(&w->head, HTTP_RETRY_AFTER), "7"));
@@ -143,7 +143,7 @@ static const struct rig narrow = {.options = {.requests_max = 1,
 struct turn {
     struct rig *rig;
     struct raw *w;
-    unsigned came, *heard; /* the how manyth it was, and how many have been answered */
+    unsigned came, *answered; /* the how manyth it was, and how many have been answered */
 };
 
 static void
@@ -151,13 +151,13 @@ hear_in_turn(void *arg)
 {
     struct turn *t = arg;
 
-    CHECK(hear(t->w) == 200);
-    CHECK_U64((*t->heard)++, t->came);
+    CHECK(receive(t->w) == 200);
+    CHECK_U64((*t->answered)++, t->came);
 }
 
 /* A request that is on its way to the server is there after this. */
 static void
-settle(void)
+let_others_run(void)
 {
     CHECK(rt_sleep_ms(5) == ERR_OK);
 }
@@ -167,30 +167,30 @@ first_come(struct rig *rig)
 {
     struct turn turns[4];
     struct raw *late = connect_raw(rig);
-    unsigned heard = 0;
+    unsigned answered = 0;
     struct rt_group g;
     uint64_t from;
 
     rt_group_begin(&g);
     for (unsigned i = 0; i < 4; i++) {
-        turns[i] = (struct turn){rig, connect_raw(rig), i, &heard};
+        turns[i] = (struct turn){rig, connect_raw(rig), i, &answered};
         ask(turns[i].w, "/sleep/30");
-        settle();
+        let_others_run();
         CHECK(rt_group_start(&g, hear_in_turn, &turns[i]) == ERR_OK);
     }
     /* One is served and three wait, which is all that may. */
     from = rt_now_ns();
     ask(late, "/x");
-    CHECK(hear(late) == 503);
+    CHECK(receive(late) == 503);
     CHECK(rt_now_ns() - from < WAIT_MS * UINT64_C(1000000) / 4);
-    /* Probes do not wait, and take nobody's place. */
+    /* Probes do not wait, and use no slot. */
     ask(late, "/_/livez");
-    CHECK(hear(late) == 200);
-    CHECK_U64(heard, 0);
+    CHECK(receive(late) == 200);
+    CHECK_U64(answered, 0);
     rt_group_join(&g);
-    CHECK_U64(heard, 4);
+    CHECK_U64(answered, 4);
     ask(late, "/x");
-    CHECK(hear(late) == 200);
+    CHECK(receive(late) == 200);
     for (unsigned i = 0; i < 4; i++)
         leave(&turns[i].w);
     leave(&late);
@@ -213,23 +213,23 @@ places_are_not_lost(struct rig *rig)
     uint64_t from = rt_now_ns();
 
     ask(busy, "/wait");
-    settle();
+    let_others_run();
     ask(patient, "/x");
-    CHECK(hear(patient) == 503);
+    CHECK(receive(patient) == 503);
     CHECK(rt_now_ns() - from >= WAIT_MS * UINT64_C(1000000));
     ask(gone, "/x");
-    settle();
+    let_others_run();
     raw_send(put->s, head, strlen(head));
-    settle();
+    let_others_run();
     ask(patient, "/x");
-    settle();
+    let_others_run();
     leave(&gone);
     rt_cond_broadcast(&rig->release);
-    CHECK(hear(busy) == 200);
-    CHECK(hear(put) == 100);
+    CHECK(receive(busy) == 200);
+    CHECK(receive(put) == 100);
     raw_send(put->s, "hello", 5);
-    CHECK(hear(put) == 200);
-    CHECK(hear(patient) == 200);
+    CHECK(receive(put) == 200);
+    CHECK(receive(patient) == 200);
     leave(&busy);
     leave(&patient);
     leave(&put);
@@ -255,16 +255,16 @@ kept(struct rig *rig)
     for (unsigned i = 0; i < 2; i++) {
         raw_send(w->s, head, strlen(head));
         raw_send(w->s, body, 65536);
-        CHECK(hear(w) == 503);
+        CHECK(receive(w) == 503);
         CHECK(!http_has(&w->head, HTTP_CONNECTION));
     }
     head = "PUT /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 65537\r\n\r\n";
     raw_send(w->s, head, strlen(head));
-    CHECK(hear(w) == 503);
+    CHECK(receive(w) == 503);
     CHECK(span_is(http_get(&w->head, HTTP_CONNECTION), "close"));
     CHECK(raw_is_closed(w));
     rt_cond_broadcast(&rig->release);
-    CHECK(hear(busy) == 200);
+    CHECK(receive(busy) == 200);
     free(body);
     leave(&busy);
     leave(&w);
@@ -288,10 +288,10 @@ stopped(struct rig *rig)
     while (rig->waiting == 0)
         CHECK(rt_sleep_ms(1) == ERR_OK);
     ask(w, "/x");
-    settle();
+    let_others_run();
     http_server_stop(&rig->server);
-    CHECK(hear(busy) == 0);
-    (void)hear(w); /* it may have got the place of the other */
+    CHECK(receive(busy) == 0);
+    (void)receive(w); /* it may have got the place of the other */
     CHECK(raw_is_closed(w));
     leave(&busy);
     leave(&w);

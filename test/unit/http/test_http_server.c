@@ -254,7 +254,7 @@ expect_continue(struct rig *rig)
     CHECK_U64(body.len, 0);
     head = "PUT /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: "
            "100-continue\r\n\r\n";
-    /* Sent together: nobody waits, so no 100 is owed. */
+    /* Sent together: no client waits, so no 100 is owed. */
     buf_clear(&body);
     buf_puts(&body, head);
     buf_puts(&body, "world");
@@ -483,7 +483,7 @@ test_a_slow_head_is_408(void)
     rig_everywhere(&hasty, slow_head);
 }
 
-/* What is to be given up stays half; the other half comes late where it is waited for. */
+/* What is to be aborted stays half; the other half comes late where it is waited for. */
 static void
 half_a_body(struct rig *rig, const char *path, int want)
 {
@@ -551,7 +551,7 @@ idle(struct rig *rig)
     raw_free(&w);
 }
 
-/* Nothing taken: the answer is given up after send_stall_ms. */
+/* Nothing taken: the answer is aborted after send_stall_ms. */
 static void
 stall(struct rig *rig)
 {
@@ -601,7 +601,7 @@ too_many_requests(struct rig *rig)
     ask(b, "/x");
     CHECK_U64(raw_answer(b, HTTP_METHOD_GET, &body), 503);
     CHECK(span_is(http_get(&b->head, HTTP_RETRY_AFTER), "7"));
-    /* Probes are heard all the same, and a refusal does not cost the connection. */
+    /* Probes are answered all the same, and a refusal does not cost the connection. */
     ask(b, "/_/livez");
     CHECK_U64(raw_answer(b, HTTP_METHOD_GET, &body), 200);
     /* Decided before the body: no 100 comes. */
@@ -675,7 +675,7 @@ draining(struct rig *rig)
     rt_group_begin(&g);
     CHECK(rt_group_start(&g, drain_now, rig) == ERR_OK);
     CHECK(raw_is_closed(idle));
-    /* The listener still answers, so that clients hear 503 and not a refused
+    /* The listener still answers, so that clients receive 503 and not a refused
      * connection. */
     late = raw_new(rig);
     REQUIRE(late->s != NULL);

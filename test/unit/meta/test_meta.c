@@ -259,7 +259,7 @@ followers(struct meta *m)
     CHECK(put(m, "f/1", "", META_ANY, &revision) == ERR_OK);
     CHECK(meta_follow_wait(f, revision, &eb) == ERR_OK);
     CHECK(refreshes >= 3);
-    refresh_fails = true; /* who waits hears of it; it is tried again */
+    refresh_fails = true; /* the waiter gets the error; it is tried again */
     CHECK(put(m, "f/1", "", META_ANY, &revision) == ERR_OK);
     CHECK(meta_follow_wait(f, revision, &eb) == ERR_IO);
     CHECK_SAYS(eb.text, "planted");
@@ -335,7 +335,7 @@ cut_state(off_t size)
     CHECK(truncate(path, size) == 0);
 }
 
-/* The disk takes the file away below us: calls fail, nobody dies, and nothing is asked of it again. */
+/* The disk takes the file away below us: calls fail, the process lives, and the file is not used again. */
 static void
 cut_while_open(void *arg)
 {

@@ -80,7 +80,7 @@ alone(void *arg)
     switched = 0;
 }
 
-/* Stream i of those that lag: pieces of its own buffer, settled now and then; every fourth one is given up halfway. */
+/* Stream i of those that lag: pieces of its own buffer, converged now and then; every fourth one is aborted halfway. */
 static void
 lagging_stream(void *arg)
 {

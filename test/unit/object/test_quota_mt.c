@@ -79,8 +79,7 @@ is_over(struct rig *g)
 
     disks_bucket_usage(g->at.disks, g->bucket->id, USAGE_LIVE, 1, &objects, &bytes);
     if (rt_loop_count() == 1)
-        disks_bucket_usage(g->at.disks, g->bucket->id, USAGE_OPEN, 1, &parts,
-                           &open);
+        disks_bucket_usage(g->at.disks, g->bucket->id, USAGE_OPEN, 1, &parts, &open);
     return objects > OBJECTS || bytes + open > BYTES;
 }
 

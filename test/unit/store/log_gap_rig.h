@@ -55,7 +55,7 @@ static inline void delete (struct store *d, const char *key)
 }
 
 static inline void
-doubt(struct store *d, const char *key)
+in_doubt(struct store *d, const char *key)
 {
     struct store_key k = world_key(7, key);
     struct errbuf eb = {0};
@@ -114,7 +114,7 @@ struct checked {
 };
 
 static inline void
-hear(void *arg, bool fault, const char *sentence)
+on_finding(void *arg, bool fault, const char *sentence)
 {
     struct checked *c = arg;
 
@@ -131,7 +131,7 @@ check_disk(void)
     char scratch[300];
 
     snprintf(scratch, sizeof scratch, "%s/..", world_path);
-    CHECK(store_check(world_path, scratch, hear, &c, &found, &eb) == ERR_OK);
+    CHECK(store_check(world_path, scratch, on_finding, &c, &found, &eb) == ERR_OK);
     return c;
 }
 

@@ -70,7 +70,7 @@ send_piece(struct block_cache *h, struct stream *to, unsigned n)
 }
 
 static void
-hear(struct stream *from, unsigned n, uint32_t len)
+receive(struct stream *from, unsigned n, uint32_t len)
 {
     uint32_t at = 0;
     char got[8192];
@@ -91,7 +91,7 @@ hear(struct stream *from, unsigned n, uint32_t len)
 static void
 hear_piece(struct stream *from, unsigned n)
 {
-    hear(from, n, make(n, scratch));
+    receive(from, n, make(n, scratch));
 }
 
 /* Sent, taken out by others, written over, and only then read. */
@@ -247,20 +247,20 @@ held_back(void *arg)
     for (unsigned round = 0; round < 10; round++) {
         CHECK(send_more(a, scratch, BIT, true) == ERR_OK);
         CHECK(!holds_back(fd));
-        hear(b, 3, BIT);
+        receive(b, 3, BIT);
     }
     for (unsigned round = 0; round < 9; round++) {
         CHECK(send_more(a, pin.at, BIT, true) == ERR_OK);
         CHECK(holds_back(fd));
         CHECK(send_more(a, round % 3 == 1 ? scratch : pin.at, BIT, false) == ERR_OK);
         CHECK(!holds_back(fd));
-        hear(b, 3, BIT);
-        hear(b, 3, BIT);
+        receive(b, 3, BIT);
+        receive(b, 3, BIT);
         if (round % 2 == 0)
             CHECK(send_more(a, scratch, BIT, false) == ERR_OK);
         CHECK(!holds_back(fd));
         if (round % 2 == 0)
-            hear(b, 3, BIT);
+            receive(b, 3, BIT);
     }
     block_cache_unpin(h, &pin);
     block_cache_free(&h);
@@ -296,7 +296,7 @@ hear_headed(struct stream *from, unsigned n)
     }
     for (size_t at = 0; at < sizeof head; at++)
         CHECK_U64((unsigned char)head[at], n % 251);
-    hear(from, 3, BIT);
+    receive(from, 3, BIT);
 }
 
 /* One is read after so many others that the memory for heads has come round three times. */
@@ -480,7 +480,7 @@ reads_round(struct block_cache *h, unsigned first, unsigned count)
 }
 
 /* Sets that are larger than it, read again and again, do not put each other out with every read; what comes again soon is let
- * in, and what nobody reads any more does not stay for ever. */
+ * in, and what is no longer read does not stay for ever. */
 static void
 test_more_than_there_is_room_for(void)
 {
@@ -491,7 +491,7 @@ test_more_than_there_is_room_for(void)
     scratch = xmalloc(BLOCK_CACHE_PIECE);
     for (unsigned i = 0; i < 4; i++)
         reads_round(h, 0, SET);
-    CHECK(block_cache_bytes(h) > MIB(4)); /* whoever comes twice fills it */
+    CHECK(block_cache_bytes(h) > MIB(4)); /* a second read fills it */
     for (unsigned i = 0; i < ROUNDS; i++)
         let_in += reads_round(h, 0, SET);
     CHECK(let_in > 0 && let_in <= ROUNDS * SET / 16);

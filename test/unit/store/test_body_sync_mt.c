@@ -1,5 +1,5 @@
 /* Bodies of one segment that end on two loops share one sync; one that ends while a sync is on its way is not made durable by that one;
- * where the shared one fails nobody is told that his body is there. Protects D1 and D4; runs under TSan. */
+ * where the shared one fails no writer learns that its body is there. Protects D1 and D4; runs under TSan. */
 #include <errno.h>
 
 #include "world.h"
@@ -86,7 +86,7 @@ segment_now(void)
 
 /* ---- all at once ---- */
 
-/* Nobody asks for the sync before all are sealed. */
+/* No sync is requested before all are sealed. */
 static void
 wait_for_all(enum point p)
 {
@@ -234,7 +234,7 @@ failed(void *arg)
     syncs = s->owner.syncs_begun;
     slow_syncs(true);
     commit_all(sides);
-    CHECK_U64(s->owner.syncs_begun, syncs + 1); /* nobody tries it again */
+    CHECK_U64(s->owner.syncs_begun, syncs + 1); /* no retry */
     CHECK_U64(s->owner.syncs_done, syncs);
     CHECK_U64(d->wals->of[STORE_NATIVE].next_batch,
               batches); /* no record was asked for */

@@ -47,7 +47,7 @@ conditions(void *arg)
     store_close(&d);
 }
 
-/* S3's conditions: what the object is, judged with the change. */
+/* S3's conditions: what the object is, checked with the change. */
 static void
 conditions_of_state(void *arg)
 {
@@ -313,7 +313,7 @@ peeking(void *arg)
     store_close(&d);
 }
 
-/* Space: a large body that was replaced, deleted or given up leaves no file behind. */
+/* Space: a large body that was replaced, deleted or aborted leaves no file behind. */
 static unsigned
 single_files(void)
 {

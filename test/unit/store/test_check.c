@@ -7,15 +7,15 @@
 #define BIG (600u << 10)
 static char *data;
 
-struct heard {
+struct findings {
     char first[512];
     unsigned faults, notes;
 };
 
 static void
-hear(void *arg, bool fault, const char *sentence)
+on_finding(void *arg, bool fault, const char *sentence)
 {
-    struct heard *h = arg;
+    struct findings *h = arg;
 
     if (h->faults + h->notes == 0 || (fault && h->faults == 0))
         snprintf(h->first, sizeof h->first, "%s", sentence);
@@ -25,16 +25,16 @@ hear(void *arg, bool fault, const char *sentence)
         h->notes++;
 }
 
-static struct heard
+static struct findings
 check(struct store_checked *out)
 {
-    struct heard h = {0};
+    struct findings h = {0};
     struct errbuf eb = {0};
     char scratch[256];
     enum err rc;
 
     snprintf(scratch, sizeof scratch, "%.*s", (int)(strlen(world_path) - 5), world_path);
-    rc = store_check(world_path, scratch, hear, &h, out, &eb);
+    rc = store_check(world_path, scratch, on_finding, &h, out, &eb);
     if (rc != ERR_OK)
         snprintf(h.first, sizeof h.first, "%s: %s", err_name(rc), eb.text);
     if (rc != ERR_OK)
@@ -93,7 +93,7 @@ make_disk(void)
     char key[STORE_KEY_MAX + 1] = "";
     bool existed;
 
-    /* Written once, at the end: no page of it is one that was given up. */
+    /* Written once, at the end: no page of it is one that was aborted. */
     o.index_interval_ms = PATIENCE_MS;
     REQUIRE(store_open(world_path, &o, &d, &eb) == ERR_OK);
     for (unsigned i = 0; i < 40; i++) {
@@ -118,7 +118,7 @@ clean(void *arg)
     struct store_checked c;
     struct errbuf eb = {0};
     struct store *d;
-    struct heard h;
+    struct findings h;
 
     (void)arg;
     make_disk();
@@ -216,7 +216,7 @@ damage(const char *pattern, long at, const char *says)
 {
     struct store_checked c;
     struct file f;
-    struct heard h;
+    struct findings h;
 
     find_file(pattern, &f);
     flip(&f, at, 3);
@@ -232,7 +232,7 @@ damaged(void *arg)
 {
     struct store_checked c;
     struct file log, body;
-    struct heard h;
+    struct findings h;
     long at;
 
     (void)arg;
@@ -282,7 +282,7 @@ any_bit_of_the_log(void *arg)
         place_of(&log, (char[16384]){0}, 16384, 0); /* nothing is behind the last batch */
     for (unsigned i = 0; i < 60; i++) {
         long at = (long)((i * 2654435761u) % (unsigned)end);
-        struct heard h;
+        struct findings h;
 
         flip(&log, at, i % 8);
         h = check(&c);
@@ -305,7 +305,7 @@ index_against_logs(void *arg)
 {
     struct store_checked c;
     struct file f;
-    struct heard h;
+    struct findings h;
     char from[400], to[400];
 
     (void)arg;
@@ -363,7 +363,7 @@ cut_cached_bodies(void *arg)
     struct store_checked c;
     struct store *d;
     struct errbuf eb = {0};
-    struct heard h;
+    struct findings h;
     struct entry lost, kept;
 
     (void)arg;
@@ -378,7 +378,7 @@ cut_cached_bodies(void *arg)
     REQUIRE(store_open(world_path, &o, &d, &eb) == ERR_OK);
     CHECK(world_put_class(d, STORE_CACHED, "lost", data, BIG, true, NULL, &lost) ==
           ERR_OK);
-    world_copy(); /* nobody closed it */
+    world_copy(); /* it was not closed */
     store_close(&d);
     world_back_to_copy();
     lose_block(&lost);

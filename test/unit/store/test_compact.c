@@ -1,5 +1,5 @@
 /* Compaction and punching on a real file system: what lives is as it was, also for readers that were under way and when
- * the index is made anew from the compacted logs; what was deleted stays deleted; the space is there again. Protects D1,
+ * the index is rebuilt from the compacted logs; what was deleted stays deleted; the space is there again. Protects D1,
  * V3 and I4. Power cuts in the middle are sim_store_space's. */
 #include <math.h>
 
@@ -30,7 +30,7 @@ lives(unsigned n)
 }
 
 /* What the index has not is not compacted: nothing is before compact(). So what it moves stands in another log than before;
- * a log that was given back may be written anew, under its old number. */
+ * a log that was given back may be rewritten, under its old number. */
 static struct store *
 open_held(void)
 {
@@ -71,7 +71,7 @@ fill(struct store *d)
     struct upload_id done;
     struct entry entry;
     struct errbuf eb = {0};
-    struct store_key doubt = world_key(7, "doubt");
+    struct store_key in_doubt = world_key(7, "in-doubt");
 
     for (unsigned n = 0; n < OBJECTS; n++) {
         CHECK(world_put(d, name(n), data + n, SMALL, &entry) == ERR_OK);
@@ -87,10 +87,10 @@ fill(struct store *d)
             begin_upload(d, "parts", &done);
             complete_upload(d, "parts", &done);
         }
-        CHECK(world_put_class(d, STORE_CACHED, "doubt", data, SMALL, true, NULL,
+        CHECK(world_put_class(d, STORE_CACHED, "in-doubt", data, SMALL, true, NULL,
                               &entry) == ERR_OK);
     }
-    CHECK(store_in_doubt_begin(d, &doubt, &eb) == ERR_OK);
+    CHECK(store_in_doubt_begin(d, &in_doubt, &eb) == ERR_OK);
     for (unsigned n = 0; n < OBJECTS; n += 2) /* replaced */
         CHECK(world_put(d, name(n), data + n + 1, SMALL, &entry) == ERR_OK);
     for (unsigned n = 0; n < OBJECTS; n++)
@@ -105,7 +105,7 @@ static void
 check_all(struct store *d)
 {
     struct arena *a = arena_new(4096, 1 << 20);
-    struct store_key k = world_key(7, "open"), doubt = world_key(7, "doubt");
+    struct store_key k = world_key(7, "open"), in_doubt = world_key(7, "in-doubt");
     struct object_meta meta;
     struct store_part *parts;
     struct entry entry;
@@ -127,7 +127,7 @@ check_all(struct store *d)
     CHECK_U64(parts_of(d, "open", &open_upload, a, &parts), 4);
     CHECK(store_upload_meta(d, &k, &open_upload, a, &meta, &eb) == ERR_OK &&
           span_is(meta.content_type, "text/upload"));
-    CHECK(store_lookup(d, &doubt, &entry, &eb) == ERR_OK &&
+    CHECK(store_lookup(d, &in_doubt, &entry, &eb) == ERR_OK &&
           (entry.flags & ENTRY_IN_DOUBT) != 0);
     store_bucket_usage(d, 7, USAGE_LIVE, &objects, &bytes);
     CHECK_U64(objects, want);
@@ -179,7 +179,7 @@ ratios_are_shown(struct store *d)
                     (double)(now.user_bytes + now.moved_bytes), (double)now.user_bytes);
 }
 
-/* Space overhead and write amplification stand on the metrics page, which is written anew once a second. */
+/* Space overhead and write amplification stand on the metrics page, which is rewritten once a second. */
 static void
 check_ratios(struct store *d)
 {
@@ -229,16 +229,17 @@ test_what_lives_is_as_it_was(void)
     world_run(everything, NULL);
 }
 
-/* ---- objects that moved behind a doubt about them ---- */
+/* ---- objects that moved behind an in-doubt record about them ---- */
 
 static void
 check_in_doubts(struct store *d)
 {
-    struct store_key doubt = world_key(7, "doubt"), cleared = world_key(7, "cleared");
+    struct store_key in_doubt = world_key(7, "in-doubt"),
+                     cleared = world_key(7, "cleared");
     struct entry entry;
     struct errbuf eb = {0};
 
-    CHECK(store_lookup(d, &doubt, &entry, &eb) == ERR_OK &&
+    CHECK(store_lookup(d, &in_doubt, &entry, &eb) == ERR_OK &&
           (entry.flags & ENTRY_IN_DOUBT) != 0);
     CHECK(entry_has_object(&entry) && entry.size == SMALL);
     CHECK(store_lookup(d, &cleared, &entry, &eb) == ERR_OK &&
@@ -261,31 +262,32 @@ static void
 in_doubt(void *arg)
 {
     struct store *d = open_held();
-    struct store_key doubt = world_key(7, "doubt"), cleared = world_key(7, "cleared");
+    struct store_key in_doubt = world_key(7, "in-doubt"),
+                     cleared = world_key(7, "cleared");
     struct entry before, entry;
     struct errbuf eb = {0};
 
     (void)arg;
-    CHECK(world_put_class(d, STORE_CACHED, "doubt", data, SMALL, true, NULL, &before) ==
-          ERR_OK);
+    CHECK(world_put_class(d, STORE_CACHED, "in-doubt", data, SMALL, true, NULL,
+                          &before) == ERR_OK);
     CHECK(world_put_class(d, STORE_CACHED, "cleared", data + 1, SMALL, true, NULL,
                           &entry) == ERR_OK);
     put_versions(d, "filler");
-    CHECK(store_in_doubt_begin(d, &doubt, &eb) == ERR_OK);
+    CHECK(store_in_doubt_begin(d, &in_doubt, &eb) == ERR_OK);
     CHECK(store_in_doubt_begin(d, &cleared, &eb) == ERR_OK);
     CHECK(store_in_doubt_clear(d, &cleared, &eb) == ERR_OK);
     compact(d);
     check_in_doubts(d);
-    CHECK(store_lookup(d, &doubt, &entry, &eb) == ERR_OK &&
+    CHECK(store_lookup(d, &in_doubt, &entry, &eb) == ERR_OK &&
           entry.place.segment != before.place.segment);
     store_close(&d);
     world_check_sound();
     world_lose_index();
     d = world_open_small_logs();
     check_in_doubts(d);
-    /* Whoever has asked the remote: it stays, or is another one now. */
-    CHECK(store_in_doubt_clear(d, &doubt, &eb) == ERR_OK);
-    CHECK(world_get(d, "doubt", data, SMALL, 0, SMALL) == ERR_OK);
+    /* After asking the remote: it stays, or is another one now. */
+    CHECK(store_in_doubt_clear(d, &in_doubt, &eb) == ERR_OK);
+    CHECK(world_get(d, "in-doubt", data, SMALL, 0, SMALL) == ERR_OK);
     CHECK(world_put_class(d, STORE_CACHED, "cleared", data + 2, SMALL, true, NULL,
                           &entry) == ERR_OK);
     put_versions(d, "filler");
@@ -294,7 +296,7 @@ in_doubt(void *arg)
     world_check_sound();
     world_lose_index();
     d = world_open_small_logs();
-    CHECK(world_get(d, "doubt", data, SMALL, 0, SMALL) == ERR_OK);
+    CHECK(world_get(d, "in-doubt", data, SMALL, 0, SMALL) == ERR_OK);
     CHECK(world_get(d, "cleared", data + 2, SMALL, 0, SMALL) == ERR_OK);
     store_close(&d);
     world_check_sound();
@@ -349,7 +351,7 @@ readers(void *arg)
     store_read_end(&rs);
     store_read_end(&rl);
     compact(d);
-    /* Who comes later with the old entry hears that it is none any more. */
+    /* A later caller with the old entry learns that it is stale. */
     if (store_read_begin(d, &large, &old_large, 0, LARGE, &late, &eb) == ERR_OK) {
         CHECK(store_read_next(late, DEADLINE_NEVER, &piece, &eb) == ERR_NOT_FOUND);
         store_read_end(&late);

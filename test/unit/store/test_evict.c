@@ -186,7 +186,7 @@ kept_stays(void *arg)
     for (unsigned n = 0; n < OBJECTS; n++)
         CHECK(is_here(d, n) == (n % 10 == 0 || n == 11));
     store_close(
-        &d); /* a rebuild knows of the doubt only, not of the object under it: the check would say so */
+        &d); /* a rebuild knows of the in-doubt record only, not of the object under it: the check would say so */
 }
 
 static void

@@ -131,7 +131,7 @@ reads_fiber(void *arg)
     store_close(&d);
 }
 
-/* Nobody asks it for anything any more: its own look finds out. */
+/* Without requests, its own check detects it. */
 static void
 dead_fiber(void *arg)
 {
@@ -415,7 +415,7 @@ static void
 sigbus_fiber(void *arg)
 {
     struct store *d = open_disk((struct store_limits){0});
-    struct store_key k = world_key(7, "nobody");
+    struct store_key k = world_key(7, "unknown");
     struct store_health h;
     struct entry entry;
     char path[400], key[16];

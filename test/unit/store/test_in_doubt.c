@@ -1,5 +1,5 @@
-/* A doubt that was cleared, when the log with the clearing is compacted away while that of the doubt stays: an index made anew from
- * the logs knows the doubt again, and the object is asked for anew. `disk check` takes that for no damage. Protects rule 4 of
+/* An in-doubt record that was cleared, when the log with the clearing is compacted away while that of the in-doubt record stays: an index rebuilt from
+ * the logs knows the in-doubt record again, and the object is requested again. `disk check` takes that for no damage. Protects rule 4 of
  * the format: never wrong, and no false alarm. */
 #include "world_damage.h"
 #include "world_wal.h"
@@ -48,7 +48,7 @@ cleared_and_compacted(void *arg)
     CHECK(store_lookup(d, &none, &entry, &eb) == ERR_OK &&
           (entry.flags & ENTRY_IN_DOUBT) != 0);
     CHECK(store_in_doubt_clear(d, &had, &eb) ==
-          ERR_OK); /* asked for anew, and unchanged */
+          ERR_OK); /* requested again, and unchanged */
     CHECK(world_get(d, "had", data, SMALL, 0, SMALL) == ERR_OK);
     store_close(&d);
     world_check_sound();
@@ -60,9 +60,9 @@ test_an_in_doubt_write_whose_end_was_compacted_away(void)
     world_run(cleared_and_compacted, NULL);
 }
 
-/* What was asked about one doubt says nothing about a later one; nor about an entry that was replaced. */
+/* The answer about one in-doubt record says nothing about a later one; nor about an entry that was replaced. */
 static void
-settled(void *arg)
+resolved(void *arg)
 {
     struct store *d = world_open(NULL);
     struct store_key k = world_key(7, "k"), none = world_key(7, "none");
@@ -97,7 +97,7 @@ settled(void *arg)
         CHECK(store_lookup(d, &k, &entry, &eb) == ERR_OK &&
               (entry.flags & ENTRY_IN_DOUBT) == 0);
     }
-    /* An entry that is only a doubt is settled by nobody who knew none. */
+    /* An entry that is only an in-doubt record is not resolved by a caller that knew none. */
     CHECK(store_in_doubt_resolve(d, &none, &other, store_in_doubt_count(d, &none), &eb) ==
           ERR_PRECONDITION);
     store_close(&d);
@@ -107,7 +107,7 @@ settled(void *arg)
 static void
 test_only_the_in_doubt_write_that_was_asked_about(void)
 {
-    world_run(settled, NULL);
+    world_run(resolved, NULL);
 }
 
 int

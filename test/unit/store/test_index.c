@@ -25,7 +25,7 @@ static struct entry model[BUCKETS][KEYS]; /* the truth */
 static bool living[BUCKETS][KEYS];
 static uint64_t counter;
 static bool busy;      /* changes arrive by themselves */
-static bool replaying; /* the memtable is told that nobody waits */
+static bool replaying; /* as during replay: no client waits */
 
 /* The system under test. */
 static struct rt_dir *dir;
@@ -205,7 +205,7 @@ check_page(struct arena *a)
 
     arena_reset(a);
     if (after.len > 3 && scratch_random() % 4 == 0)
-        after.len -= scratch_random() % 3; /* perhaps nobody's name */
+        after.len -= scratch_random() % 3; /* perhaps an unused name */
     REQUIRE(list_objects(memtable, idx, b + 1, after, inclusive, max, a, &entries, &count,
                          &more, &eb) == ERR_OK);
     for (k = 0; k < KEYS; k++) {

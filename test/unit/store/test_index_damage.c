@@ -1,7 +1,7 @@
 /* A damaged index: bits, pages that change places, entries hidden from searches, older states of a page. What is damaged is noticed
  * or does no harm; a start, or a rebuild, has everything. Protects I5 (and I1: nothing damaged is read). */
 #include "base/mem.h"
-#include "heard.h"
+#include "findings.h"
 #include "store/core/core.h"
 #include "store/index/index.h"
 #include "store/segment/segment.h"
@@ -62,7 +62,7 @@ flips_over_the_index(void *arg)
         struct store_rebuilt rebuilt;
         struct store_checked c;
         struct errbuf eb = {0};
-        struct heard h;
+        struct findings h;
         int fd = world_file("index/data.mdb");
 
         CHECK(stat(path, &st) == 0);
@@ -151,7 +151,7 @@ damage_index(unsigned swaps)
     close(fd);
 }
 
-/* What is damaged before a start is made anew by it. Under an open disk: what is known to be damaged is not believed when it
+/* What is damaged before a start is rebuilt by it. Under an open disk: what is known to be damaged is not believed when it
  * says that a key is not there, all of it is known when the index was verified, and the next start has everything. */
 static void
 damaged_index_serves(void *arg)
@@ -221,7 +221,7 @@ copy_index(const char *from, const char *to)
 }
 
 /* An older index, one entry of it damaged, and logs that go on behind it with this very key: the start that meets it has the
- * index made anew at once. */
+ * index rebuilt at once. */
 static void
 replay_meets_damage(void *arg)
 {
@@ -338,7 +338,7 @@ verified(void)
 
 /* A page of the index that is an older state of itself, or another: its entries have the right sums, and those that should stand
  * there are hidden. A bit in what leads to the pages, or in the list of free ones, hides entries as well, now or later. What is
- * found good has everything, without that a start looks at it; what is not is made anew by the start. */
+ * found good has everything, without that a start looks at it; what is not is rebuilt by the start. */
 static void
 each_page(void *arg)
 {

@@ -1,6 +1,6 @@
 /* Two threads at one batch: one takes its entries apart, the other hands them to the index. A batch must be large before
- * anybody helps, so these are: as they are when an index is made anew. Whoever comes first, is slow, or goes early,
- * each key comes once, in order, with its newest entry, and nobody waits for ever. Runs under TSan. */
+ * anybody helps, so these are: as they are when an index is rebuilt. Whichever thread comes first, is slow, or ends early,
+ * each key comes once, in order, with its newest entry, and none waits for ever. Runs under TSan. */
 #include "scratch.h"
 
 #include "store/index/entry.h"
@@ -141,7 +141,7 @@ one_walk(const struct frozen_runs *b, enum order order, unsigned most)
         helper_start(&h, a);
     if (order == HELPER_FIRST)
         helper_join(
-            &h); /* nobody asks yet: it does what it can, and never waits for that */
+            &h); /* no request yet: it does what it can, and never waits for that */
     index_decoder_begin(a);
     CHECK_U64(ask(a, order, most, &h), most < KEYS ? most : KEYS);
     index_decoder_end(a);

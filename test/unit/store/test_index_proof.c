@@ -291,7 +291,7 @@ test_a_bit_of_a_branch_hides_nothing(void)
     world_run(branches, NULL);
 }
 
-/* Pages of a state in which nobody had heard of a body yet: neither the start nor compaction gives it back. */
+/* Pages of a state that does not know a body yet: neither the start nor compaction gives it back. */
 static void
 living_bodies(void *arg)
 {
@@ -360,7 +360,7 @@ dead_bodies(void *arg)
     copy("index/data.mdb", "unused");
     store_close(&d);
     snprintf(path, sizeof path, "native/one-%06u.tar", entry.place.segment);
-    copy(path, "native/one-000999.tar"); /* nobody knows of this one */
+    copy(path, "native/one-000999.tar"); /* unknown to the store */
     snprintf(path, sizeof path, "%s/native/one-000999.tar", world_path);
     d = open_large();
     CHECK(wait_for_proof(d) == STORE_INDEX_PROVEN);

@@ -3,7 +3,7 @@
  * rule 4 of the format: a cached object may be lost, never wrong. */
 #include "log_gap_rig.h"
 
-/* ---- a batch that nobody had been promised ---- */
+/* ---- a batch that was not acknowledged ---- */
 
 static void
 beyond_mark(void *arg)
@@ -45,7 +45,7 @@ test_what_is_beyond_the_durable_mark(void)
     world_run(beyond_mark, NULL);
 }
 
-/* Of a key in doubt the newer version is lost; what cleared the second doubt meant that one. */
+/* Of a key in doubt the newer version is lost; what cleared the second in-doubt record meant that one. */
 static void
 cleared_too_far(void *arg)
 {
@@ -56,10 +56,10 @@ cleared_too_far(void *arg)
 
     (void)arg;
     put(d, "key", 1);
-    doubt(d, "key");
+    in_doubt(d, "key");
     at = here(d);
     put(d, "key", 2);
-    doubt(d, "key");
+    in_doubt(d, "key");
     CHECK(store_in_doubt_clear(d, &k, &eb) == ERR_OK);
     CHECK(is_served(d, "key", 2));
     store_close(&d);
@@ -134,7 +134,7 @@ lost_record(void *arg)
 static void
 test_a_record_that_said_no_is_lost(void)
 {
-    void (*says[])(struct store *, const char *) = {delete, doubt};
+    void (*says[])(struct store *, const char *) = {delete, in_doubt};
 
     for (unsigned i = 0; i < 2; i++)
         world_run(lost_record, &says[i]);
@@ -201,7 +201,7 @@ test_a_log_is_missing(void)
     world_run(missing_log, NULL);
 }
 
-/* The doubt of an object is lost that compaction has moved behind it since. */
+/* The in-doubt record of an object is lost that compaction has moved behind it since. */
 static void
 moved_behind(void *arg)
 {
@@ -214,7 +214,7 @@ moved_behind(void *arg)
     first = segment_ref(world_log_now(d));
     world_fill_log(d, data, FILLER);
     at = here(d);
-    doubt(d, "old");
+    in_doubt(d, "old");
     world_fill_log(d, data, FILLER);
     world_compact_log(d, first);
     put(d, "last", 4);

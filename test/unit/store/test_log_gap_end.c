@@ -52,7 +52,7 @@ lost_end(void *arg)
 static void
 test_the_last_record_is_lost(void)
 {
-    void (*says[])(struct store *, const char *) = {delete, doubt, replace};
+    void (*says[])(struct store *, const char *) = {delete, in_doubt, replace};
 
     for (unsigned i = 0; i < 3; i++)
         world_run(lost_end, &says[i]);
@@ -166,7 +166,7 @@ test_the_last_log_is_missing(void)
     world_run(missing_logs, NULL);
 }
 
-/* Nobody closed the disk: it is known from a while before. */
+/* The disk was not closed: its state is a while old. */
 static void
 not_closed(void *arg)
 {

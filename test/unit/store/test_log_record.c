@@ -158,9 +158,9 @@ test_reads_back(void)
     arena_free(&a);
 }
 
-/* A glance takes the same from the same bytes, and nothing from fewer. */
+/* A peek takes the same from the same bytes, and nothing from fewer. */
 static void
-test_glance(void)
+test_peek(void)
 {
     struct object_meta meta;
     struct object_pair pairs[2];
@@ -447,7 +447,7 @@ main(int argc, char **argv)
     RUN(test_reads_back);
     RUN(test_ends_null_versions);
     RUN(test_stands_for_pieces);
-    RUN(test_glance);
+    RUN(test_peek);
     RUN(test_every_wrong_bit_is_noticed);
     RUN(test_fills_to_any_length);
     RUN(test_names_in_tar);

@@ -1,7 +1,7 @@
 /* A native log whose header and first batch are damaged: all that its other batches say is read, by a start and by a rebuild; what
  * lies in it from a former life stays away. Protects I5. */
 #include "base/mem.h"
-#include "heard.h"
+#include "findings.h"
 #include "store/core/core.h"
 #include "store/segment/segment.h"
 #include "store/store.h"

@@ -1,5 +1,5 @@
 /* The native log that comes next is made before it is needed, written full of zeros, and so is the first one; the full one is
- * followed by it, a start removes one that nobody used, and what was written over zeros is replayed. Protects D1 beside the
+ * followed by it, a start removes an unused one, and what was written over zeros is replayed. Protects D1 beside the
  * speed of durable PUTs. Power cuts while it is made are sim_store's and sim_store_space's. */
 #include "store/core/core.h"
 #include "store/segment/segment.h"

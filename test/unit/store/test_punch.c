@@ -1,4 +1,4 @@
-/* A place is punched once its body is dead, and what follows it stays. Where places are given out anew, the dead header of
+/* A place is punched once its body is dead, and what follows it stays. Where places are reused, the dead header of
  * one that was there may stand in the unused rest of a new one, with a span that reaches into the body behind. A rebuild of
  * the index lets the old places die once more, and must not believe that header: a part of a completed upload was lost by it
  * once (sim_rebuild 50272). Protects D1, D2, I4. */
@@ -84,7 +84,7 @@ commit(struct store_writer **w, struct entry *entry)
     CHECK(store_commit(w, &meta, NULL, entry, &eb) == ERR_OK);
 }
 
-/* "first" and "second" die and are punched. The place of the first is given out anew, to a body that is a little smaller,
+/* "first" and "second" die and are punched. The place of the first is reused, to a body that is a little smaller,
  * but had another one behind it before it was done, and so keeps what was reserved: the dead header of the second lies in
  * that rest. False: it does not, for a rest of this length. */
 static bool

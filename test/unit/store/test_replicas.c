@@ -1,5 +1,5 @@
-/* What one disk offers so that an object can be kept on several: bodies that are prepared, decided and given up, copies
- * of what was decided elsewhere, deletes that others must hear of. Each outcome is held against a restart, a restart
+/* What one disk offers so that an object can be kept on several: bodies that are prepared, committed and aborted, copies
+ * of what was decided elsewhere, deletes that other replicas must receive. Each outcome is held against a restart, a restart
  * with everything in the index, and one with the index lost; then the check reads all of it. Protects D1, D4, D8, V1.
  */
 #include "replicas.h"
@@ -226,7 +226,7 @@ copies_come_and_go(void *arg)
     copies_close(&d);
 }
 
-/* Is a kept tombstone of this version there? 0: none. */
+/* Is a tombstone of this version there? 0: none. */
 static void
 tombstone_is(struct store *d, const char *key, uint64_t counter)
 {
@@ -356,10 +356,10 @@ compacted(void *arg)
         CHECK(copies_prepare(d, "never", (uint8_t)(50 + i), 0, bodies[i].len) == ERR_OK);
         CHECK(copies_prepare(d, "late", (uint8_t)(100 + i), 7u + i, bodies[i].len) ==
               ERR_OK);
-        CHECK(copies_prepare(d, "given up", (uint8_t)(150 + i), 0, bodies[i].len) ==
+        CHECK(copies_prepare(d, "aborted", (uint8_t)(150 + i), 0, bodies[i].len) ==
               ERR_OK);
         CHECK(replicas_commit_prepared(d, bodies[i].key, i, 20u + i) == ERR_OK);
-        CHECK(replicas_abort_prepared(d, "given up", (uint8_t)(150 + i)) == ERR_OK);
+        CHECK(replicas_abort_prepared(d, "aborted", (uint8_t)(150 + i)) == ERR_OK);
     }
     CHECK(copies_copy(d, "gone", 200, 30, 0, 4000) == ERR_OK);
     CHECK_U64(delete_as(d, "gone", 31, true, true).version.counter, 31);
@@ -368,7 +368,7 @@ compacted(void *arg)
         fill_logs(d, 12);
         CHECK_U64(copies_count(d), 2 * BODIES);
         CHECK(replicas_prepared(d, "never") && replicas_prepared(d, "late"));
-        CHECK(!replicas_prepared(d, "given up"));
+        CHECK(!replicas_prepared(d, "aborted"));
         for (uint8_t i = 0; i < BODIES; i++)
             copies_is(d, bodies[i].key, 20u + i, i, bodies[i].at, bodies[i].len);
         tombstone_is(d, "gone", 31);
@@ -409,7 +409,7 @@ own_segments(void)
     return count;
 }
 
-/* A body with a segment of its own: the file stays while it is undecided, and goes when it is given up. */
+/* A body with a segment of its own: the file stays while it is prepared, and goes when it is aborted. */
 static void
 own_segment(void *arg)
 {
@@ -448,7 +448,7 @@ own_segment(void *arg)
 }
 
 /* A disk that lost the decision with its record gets a copy, in place of what may be damaged; told of the decision again it
- * keeps that one, also where its index is made anew. */
+ * keeps that one, also where its index is rebuilt. */
 static void
 repaired_then_committed(void *arg)
 {

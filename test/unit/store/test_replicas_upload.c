@@ -1,5 +1,5 @@
 /* Uploads that are kept on several disks: one id, the parts' content ids given, the end prepared and then decided or
- * given up; each outcome through restarts. Protects D1 and V1 for multipart uploads with copies.
+ * aborted; each outcome through restarts. Protects D1 and V1 for multipart uploads with copies.
  */
 #include "replicas.h"
 

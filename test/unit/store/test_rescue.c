@@ -1,7 +1,7 @@
 /* What the tools for a stopped disk mend, and what they say of the rest: each kind of damage by itself; two hundred bits
  * and swapped blocks over segments; logs that are gone. Protects I3, I5 (and I1: nothing damaged is read). */
 #include "base/mem.h"
-#include "heard.h"
+#include "findings.h"
 #include "rt/fiber.h"
 #include "world_damage.h"
 
@@ -50,7 +50,7 @@ each_kind(void *arg)
     struct store *d = world_open(NULL);
     struct store_repaired r;
     struct store_checked c;
-    struct heard h;
+    struct findings h;
     struct entry first, second, small, own;
 
     (void)arg;
@@ -100,7 +100,7 @@ test_each_kind(void)
 }
 
 /* A byte of one object in a batch of the log: that object is damaged, its neighbours are not, also when the index is
- * made anew; what it replaced does not come back. Dropped, it is gone for good. */
+ * rebuilt; what it replaced does not come back. Dropped, it is gone for good. */
 struct many {
     struct store *d;
     unsigned from;
@@ -128,7 +128,7 @@ one_of_a_batch(void *arg)
     struct store_rebuilt rebuilt;
     struct store_rebuild_options o = {.from_bodies = false};
     struct errbuf eb = {0};
-    struct heard h;
+    struct findings h;
     struct entry entry;
 
     (void)arg;
@@ -238,7 +238,7 @@ static void
 hold_against(const bool hit[OBJECTS], const char *what)
 {
     struct store_checked c;
-    struct heard h = check(&c);
+    struct findings h = check(&c);
     struct store *d = world_open(NULL);
 
     for (unsigned i = 0; i < OBJECTS; i++) {

@@ -1,5 +1,4 @@
-/* A scrub finds every damaged version by its key and nothing else, drops what can be fetched anew, has repaired what
- * somebody else can repair, and reports nothing the second time; it goes on where it stood after a restart; faults of
+/* A scrub finds every damaged version by its key and nothing else, drops what can be fetched again, has other replicas repair what they can, and reports nothing the second time; it goes on where it stood after a restart; faults of
  * the disk while it reads end in findings and not in crashes. Protects I3, F8. */
 #include <errno.h>
 
@@ -261,7 +260,7 @@ on_point(enum point p)
     flip_at("native", "log", old.entry.place.segment, old.entry.place.offset + 1500);
 }
 
-/* Its old place is nobody's by then: what is there is no damage. */
+/* Its old place is unused by then: what is there is no damage. */
 static void
 part_goes_fiber(void *arg)
 {
@@ -328,7 +327,7 @@ restart_fiber(void *arg)
     arena_free(&a);
 }
 
-/* A damaged state is no reason to stop: the pass begins anew. */
+/* A damaged state is no reason to stop: the pass starts again. */
 static void
 state_fiber(void *arg)
 {
@@ -387,7 +386,7 @@ test_state_reads_back(void)
     buf_fini(&out);
 }
 
-/* Of a program that did not write whether somebody had asked: nobody had. */
+/* Of a program that did not write whether it was requested: it was not. */
 static void
 test_an_older_state_is_read(void)
 {

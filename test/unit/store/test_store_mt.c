@@ -188,13 +188,13 @@ until_a_piece_comes(enum point p)
         rt_yield();
 }
 
-/* A piece of the index is on its way into memory on the disk's loop while another loop hears that there are no logs. */
+/* A piece of the index is on its way into memory on the disk's loop while another loop learns that there are no logs. */
 static void
 fails_late(void *arg)
 {
     struct store_options o = world_options();
     struct errbuf eb = {0};
-    uint32_t at_once = index_populate_at_once;
+    uint32_t before = index_populate_at_once;
     char command[512];
 
     (void)arg;
@@ -212,7 +212,7 @@ fails_late(void *arg)
     CHECK_U64(atomic_load(&pieces), 1);
     rt_test_on_point = NULL;
     index_on_populate = NULL;
-    index_populate_at_once = at_once;
+    index_populate_at_once = before;
 }
 
 static void

@@ -1,4 +1,4 @@
-/* What a bucket holds in parts of uploads in progress: random uploads that get, replace and give up parts, that are completed
+/* What a bucket holds in parts of uploads in progress: random uploads that get, replace and abort parts, that are completed
  * and aborted, some at the same time, over compactions, restarts and rebuilds; after each step it is what the listings
  * say, and what a model says. Protects S11: a quota counts what lies on the disk.
  */
@@ -137,7 +137,7 @@ complete(struct store *d, struct model *m, unsigned i)
     struct arena *a = arena_new(KIB(4), MIB(1));
     struct errbuf eb = {{0}};
     struct entry entry;
-    uint32_t count, less = rnd(2); /* what is not named is given up */
+    uint32_t count, less = rnd(2); /* what is not named is aborted */
     bool more;
 
     REQUIRE(store_part_list(d, &k, &m->of[i].id, 0, 100, a, &parts, &count, &more, &eb) ==
@@ -167,7 +167,7 @@ abort_it(void *arg)
 
 /* Beside a part that comes: it is there before the end, or is refused. */
 static void
-give_up(struct store *d, struct model *m, unsigned i)
+abort_upload(struct store *d, struct model *m, unsigned i)
 {
     struct putting p = {d, key_of(i), m->of[i].id, 1 + rnd(NUMBERS), some_size(), ERR_OK};
     struct aborting b = {d, key_of(i), m->of[i].id};
@@ -209,7 +209,7 @@ step(struct store **dp, struct model *m)
     else if (what < 4)
         complete(*dp, m, i);
     else if (what < 6)
-        give_up(*dp, m, i);
+        abort_upload(*dp, m, i);
     else
         put(*dp, m, i, what < 10);
 }

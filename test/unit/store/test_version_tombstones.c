@@ -1,5 +1,5 @@
 /* What was ended stays so when the log with its record is compacted away while older ones are there, and the index is made
- * anew from what is left: null versions, delete markers with and without an id, deletes before versioning was on. Metadata that
+ * again from what is left: null versions, delete markers with and without an id, deletes before versioning was on. Metadata that
  * changed stay with what is not ended. A copy that went from this disk does not come back either, and one that came back stays. And what is ended between the compactor's look and its commit. Protects D6 and V7.
  */
 #include "store/core/core.h"
@@ -74,7 +74,7 @@ compact_log(struct store *d, uint32_t id)
     CHECK(log_of(d, id) == NULL);
 }
 
-/* Checked, then opened with an index that is made anew. */
+/* Checked, then opened with an index that is rebuilt. */
 static void
 reopen(struct store **dp)
 {

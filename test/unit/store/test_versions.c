@@ -284,8 +284,7 @@ check_usage(struct store *d, const struct model *m)
         }
     }
     for (unsigned older = 0; older < 2; older++) {
-        store_bucket_usage(d, 7, older != 0 ? USAGE_OLDER : USAGE_LIVE, &got,
-                           &bytes);
+        store_bucket_usage(d, 7, older != 0 ? USAGE_OLDER : USAGE_LIVE, &got, &bytes);
         CHECK_U64(got, want[older]);
         CHECK_U64(bytes, want_bytes[older]);
     }
@@ -491,7 +490,7 @@ hidden_before(void *arg)
     CHECK_SAYS(eb.text, "is damaged");
     CHECK(store_lookup(d, &k, &entry, &eb) == ERR_OK);
     store_close(&d);
-    d = world_open(NULL); /* it made the index anew */
+    d = world_open(NULL); /* it rebuilt the index */
     CHECK(store_version_delete(d, &k, &born, NULL, NULL, &was, NULL, &eb) == ERR_OK);
     CHECK(store_lookup(d, &k, &entry, &eb) == ERR_OK);
     store_close(&d);

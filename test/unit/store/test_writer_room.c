@@ -156,7 +156,7 @@ wait_for_writes(uint64_t count)
     CHECK_U64(writes_seen(), count);
 }
 
-/* What is there of a body goes to the disk while the rest is on its way, in pieces of 256 KiB or more; it is given up, refused and
+/* What is there of a body goes to the disk while the rest is on its way, in pieces of 256 KiB or more; it is aborted, refused and
  * taken while such a piece is on its way. */
 static void
 early(void *arg)
@@ -205,7 +205,7 @@ early(void *arg)
             store_write_abort(&w);
         else
             CHECK(store_commit(&w, &meta, NULL, NULL, &eb) == ERR_INCOMPLETE);
-        CHECK_U64(writes_seen(), i < 2 ? 2 : 1); /* of what nobody wants none begins */
+        CHECK_U64(writes_seen(), i < 2 ? 2 : 1); /* none begins for an unwanted body */
         atomic_store(&t->delay_us, 0);
     }
 

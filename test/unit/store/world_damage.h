@@ -1,4 +1,4 @@
-/* world_damage: what hurts the disk of the world from outside, while nobody has it open: bits flipped in its files, its
+/* world_damage: what hurts the disk of the world from outside, while it is closed: bits flipped in its files, its
  * index gone. Names are those below the disk's folder. */
 #pragma once
 #include <stdarg.h>

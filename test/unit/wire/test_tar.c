@@ -264,7 +264,7 @@ test_pax_records(void)
         {"11 size=12\n", "plain", 12, 7, NULL},
         {"22 mtime=1700000000.5\n", "plain", 3, 1700000000, NULL},
         {"14 mtime=-1.5\n", "plain", 3, -2, NULL},
-        {"16 uname=nobody\n", "plain", 3, 7, NULL},
+        {"16 uname=daemon\n", "plain", 3, 7, NULL},
         {"20 unknown.keyword=\n", "plain", 3, 7, NULL},
         {"8 path=b\n", NULL, 0, 0, "pax record"},
         {"11 path=b\n", NULL, 0, 0, "pax record"},

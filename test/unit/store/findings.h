@@ -1,4 +1,4 @@
-/* heard: what `disk check` and `disk check --repair` say of the disk of the world, remembered. */
+/* findings: what `disk check` and `disk check --repair` say of the disk of the world, remembered. */
 #pragma once
 #include "store/store_health.h"
 #include "store/store_rescue.h"
@@ -8,7 +8,7 @@
 static char names[NAMES_MAX]
                  [64]; /* of the latest check or repair: too large for a fiber's stack */
 
-struct heard {
+struct findings {
     char (*damaged)[64]; /* `names` */
     unsigned count, notes, mended;
     char first[512];
@@ -16,7 +16,7 @@ struct heard {
 
 /* The key in a sentence: object "KEY" of bucket 7. */
 static inline void
-take_key(struct heard *h, const char *sentence)
+take_key(struct findings *h, const char *sentence)
 {
     const char *at = strstr(sentence, "object \""), *end;
 
@@ -28,9 +28,9 @@ take_key(struct heard *h, const char *sentence)
 }
 
 static inline void
-hear(void *arg, enum store_says what, const char *sentence)
+on_finding(void *arg, enum store_says what, const char *sentence)
 {
-    struct heard *h = arg;
+    struct findings *h = arg;
 
     if (what == STORE_SAYS_DAMAGED && h->first[0] == '\0')
         snprintf(h->first, sizeof h->first, "%s", sentence);
@@ -43,7 +43,7 @@ hear(void *arg, enum store_says what, const char *sentence)
 static inline void
 hear_check(void *arg, bool fault, const char *sentence)
 {
-    hear(arg, fault ? STORE_SAYS_DAMAGED : STORE_SAYS_NOTE, sentence);
+    on_finding(arg, fault ? STORE_SAYS_DAMAGED : STORE_SAYS_NOTE, sentence);
 }
 
 static inline void
@@ -52,10 +52,10 @@ scratch_of(char out[256])
     snprintf(out, 256, "%.*s", (int)(strlen(world_path) - 5), world_path);
 }
 
-static inline struct heard
+static inline struct findings
 check(struct store_checked *out)
 {
-    struct heard h = {.damaged = names};
+    struct findings h = {.damaged = names};
     struct errbuf eb = {0};
     char scratch[256];
 
@@ -65,14 +65,14 @@ check(struct store_checked *out)
     return h;
 }
 
-static inline struct heard
+static inline struct findings
 repair(bool drop, struct store_repaired *out)
 {
-    struct heard h = {.damaged = names};
+    struct findings h = {.damaged = names};
     struct errbuf eb = {0};
     char scratch[256];
     struct store_repair_options o = {
-        .scratch = scratch, .drop_damaged = drop, .say = hear, .arg = &h};
+        .scratch = scratch, .drop_damaged = drop, .say = on_finding, .arg = &h};
 
     scratch_of(scratch);
     if (store_repair(world_path, &o, out, &eb) != ERR_OK)
