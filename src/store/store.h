@@ -1,19 +1,19 @@
 /* disk: one disk of a node: logs, bodies, index, commit, read. docs/formats.md has every byte.
  *
  * This is the door, for the rooms above. Behind it, one header for each thing that they may want of a disk:
- *   disk_row.h      what is known of an object: key, entry, metadata; begin here
+ *   store_entry.h      what is known of an object: key, entry, metadata; begin here
  *   store_options.h  how a disk is opened
- *   disk_read.h     bytes and metadata of an entry
+ *   store_read.h     bytes and metadata of an entry
  *   store_write.h    put, delete, conditions, in_doubt
  *   store_version.h  S3's versions
  *   store_upload.h   multipart uploads
- *   disk_copies.h   one object on several disks of a node
+ *   store_replica.h   one object on several disks of a node
  *   store_space.h    room: how much, whose, and more of it
  *   store_health.h   health, scrub, check
- * and here: open and close, look up and list, figures. rescue.h is for disks that nobody serves.
+ * and here: open and close, look up and list, figures. store_rescue.h is for disks that are not served.
  *
  * The log is the truth, the index follows. One committer fiber (on the disk's owner loop) gathers the changes
- * of all loops, judges their conditions, appends them to the log, syncs once, makes them visible and answers.
+ * of all loops, checks their conditions, appends them to the log, syncs once, makes them visible and answers.
  * A change that returned ERR_OK is durable (native) or written (cached), and every later lookup on any loop
  * sees it. A change that failed after it was handed to the committer with anything but ERR_PRECONDITION,
  * ERR_NOT_FOUND, ERR_EXISTS, ERR_NO_UPLOAD is *unknown*: it may be there after a restart.
@@ -34,8 +34,8 @@
 struct store;
 
 /* ---- a disk ---- */
-/* Makes or opens `path`. Replays the memtable of the log. On ERR_OK the caller owns *out. Only while nobody else
- * has it (flock): ERR_EXISTS. A disk of another cluster: ERR_DENIED. May switch. */
+/* Makes or opens `path`, and replays the log behind the checkpoint position. On ERR_OK the caller owns *out. ERR_EXISTS:
+ * another process has it (flock). A disk of another cluster: ERR_DENIED. May switch. */
 enum err store_open(const char *path, const struct store_options *o, struct store **out,
                     struct errbuf *eb) MUST_CHECK;
 /* Commits the index, so that the next start replays nothing. May switch. */
@@ -50,7 +50,7 @@ struct store_identity {
 };
 enum err store_identify(const char *path, struct store_identity *out,
                         struct errbuf *eb) MUST_CHECK;
-/* Writes into the superblock that the disk no longer belongs to its node: whoever opens it is told so (ERR_DENIED). May
+/* Writes into the superblock that the disk no longer belongs to its node: opening it is refused (ERR_DENIED). May
  * switch. */
 enum err store_mark_removed(struct store *d, struct errbuf *eb) MUST_CHECK;
 /* Writes there whether the node's state lies on this disk. May switch. */

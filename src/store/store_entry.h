@@ -1,4 +1,4 @@
-/* disk_row: what a disk keeps of an object: its key, its entry, its metadata. Plain data; part of disk.h. */
+/* disk_row: what a disk keeps of an object: its key, its entry, its metadata. Plain data; part of store.h. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -67,8 +67,8 @@ struct entry {
     struct version born;
     struct entry_place place;
 };
-/* In entry.flags of a look-up, never stored: a version of this key is prepared here and nobody has said yet whether it
- * is decided (disk_copies.h). */
+/* In entry.flags of a look-up, never stored: a version of this key is prepared here, neither committed nor aborted
+ * yet (store_replica.h). */
 #define ENTRY_PREPARED (1u << 31)
 
 static inline struct version
@@ -123,6 +123,6 @@ enum err meta_check(const struct object_meta *meta, struct errbuf *eb) MUST_CHEC
 struct store_key {
     uint64_t bucket; /* id, never reused */
     struct span
-        immutable_name; /* the bucket's name at birth: stands in the record, names it in tar */
+        immutable_name; /* the name the bucket was made with: stands in the record, names it in tar */
     struct span key; /* 1 to 1,024 bytes */
 };

@@ -1,5 +1,5 @@
 /* store_health: is the disk well? What went wrong while it was used, what a scrub reads and finds, and the check of a disk
- * that nobody serves. Part of disk.h. */
+ * that is not served. Part of store.h. */
 #pragma once
 #include "store/store_entry.h"
 
@@ -29,8 +29,8 @@ struct store_health {
 void store_health(const struct store *d, struct store_health *out);
 /* The same in one load: has it left? */
 bool store_has_left(const struct store *d);
-/* False from the moment on at which a write of unknown outcome is answered: until the next start nobody can tell this disk
- * anything, and what it says of itself may not be all that it has. */
+/* False from the moment on at which a write of unknown outcome is answered: until the next start this disk takes no
+ * write, and may hold more than it reports. */
 bool store_accepts_writes(const struct store *d);
 
 /* ---- scrub ---- */
@@ -43,7 +43,7 @@ struct scrub_pass {
 enum store_outcome {
     FINDING_OPEN,     /* there is no other copy, or it could not be brought here */
     FINDING_REPAIRED, /* from another copy */
-    FINDING_DROPPED,  /* cached: the next read fetches it anew */
+    FINDING_DROPPED,  /* cached: the next read fetches it again */
 };
 struct scrub_finding {
     uint64_t pass;
@@ -87,7 +87,7 @@ struct store_checked {
     uint64_t bytes;         /* of these */
     uint64_t faults, notes; /* sentences of either kind */
 };
-/* Reads everything of a disk that nobody serves, and changes nothing on it: superblock, every record, every living
+/* Reads everything of a disk that is not served, and changes nothing on it: superblock, every record, every living
  * byte, the index against the logs (rebuilt for it in a new folder under `scratch`, which is removed again). Says
  * each finding in a sentence; a note is odd but harmless. ERR_OK also where there are faults; ERR_EXISTS: the disk is
  * served; ERR_NOT_FOUND: no disk. Any loop. May switch. */

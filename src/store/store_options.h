@@ -1,4 +1,4 @@
-/* store_options: how a disk is opened; part of disk.h. */
+/* store_options: how a disk is opened; part of store.h. */
 #pragma once
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -6,7 +6,7 @@
 
 struct block_cache;
 
-/* Content ids and versions are counted here: one for all disks of a node, owned by whoever opens them. */
+/* Content ids and versions are counted here: one counter for all disks of a node, owned by the caller of store_open(). */
 struct store_ids {
     _Atomic uint64_t counter;
 };
@@ -39,7 +39,7 @@ struct store_options {
         index_memory_bytes; /* 0: 1 GiB: a larger index is taken not to stay in memory, and no loop touches it */
     uint64_t index_interval_ms; /* 0: 1,000: one durable index commit an interval */
     uint64_t
-        durable_mark_interval_ms; /* 0: 10,000: as often, at most, promised.h writes */
+        durable_mark_interval_ms; /* 0: 10,000: as often, at most, durable_mark.h writes */
     uint64_t block_cache_bytes;   /* the block cache; 0: none */
     uint32_t prepared_max;        /* prepared versions at a time; 0: 65,536 */
     uint64_t
@@ -48,7 +48,7 @@ struct store_options {
         compact_bodies_percent; /* 0: 10, 25 while others write: so much of a segment of many bodies is headers of dead ones
                                    before the living move */
     unsigned owner_loop;
-    /* The index is made anew, and what is left of the logs is believed, however little: `forebay disk rebuild`. Else a
+    /* The index is rebuilt from what is left of the logs, however little: `forebay disk rebuild`. Else a
      * disk whose index knows more than its native log says is refused. */
     bool rebuild;
     /* Now and then while a long log is read, on the owner loop; NULL: none. It must not switch. */

@@ -36,7 +36,7 @@ enum err store_read_begin(struct store *d, const struct store_key *k,
                           const struct entry *entry, uint64_t offset, uint64_t len,
                           struct store_reader **out, struct errbuf *eb) MUST_CHECK;
 /* The next verified piece, at most 1 MiB (256 KiB typical), valid until the next call; len 0 at the end.
- * A block whose sum is wrong: ERR_CORRUPT, nothing of that piece is given. May switch unless block_cache. */
+ * A block whose sum is wrong: ERR_CORRUPT, nothing of that piece is given. May switch unless the bytes are in memory. */
 enum err store_read_next(struct store_reader *r, struct deadline by, struct span *piece,
                          struct errbuf *eb) MUST_CHECK;
 /* What follows the piece that was given last and is in memory like it: up to `max` further pieces, valid as long. None where
@@ -75,10 +75,10 @@ bool store_revalidated_begin(struct store *d, const struct store_revalidated *a,
 void store_revalidated_end(struct store_pinned *held); /* twice is fine */
 
 /* ---- without a fiber ----
- * A small object of a log, looked up and read while nobody waits. Nothing switches. */
+ * A small object of a log, looked up and read without a fiber that waits. Nothing switches. */
 struct store_async_read {
     /* Given. Called once, outside any fiber. `good`: entry and bytes are there, verified, until store_async_read_end(). Otherwise
-     * something was not as expected: only the long way tells what, and does what is to be done. */
+     * something was not as expected: only the ordinary path says what, and handles it. */
     void (*on_done)(struct store_async_read *o, bool good);
     uint16_t slot; /* what entry.disk is to say */
     struct entry entry;
@@ -99,5 +99,5 @@ struct store_async_read {
 bool store_async_read_begin(struct store *d, const struct store_key *k,
                             struct store_async_read *o);
 void store_async_read_end(struct store_async_read *o);
-/* Instead of waiting for on_done any longer: nobody wants the answer. store_async_read_end() follows. */
+/* Instead of waiting for on_done any longer: the answer is not wanted. store_async_read_end() follows. */
 void store_async_read_abandon(struct store_async_read *o);

@@ -1,9 +1,9 @@
-/* disk_copies: what a layer above needs to keep an object on several disks of a node; part of disk.h.
+/* disk_copies: what a layer above needs to keep an object on several disks of a node; part of store.h.
  *
  * A write with copies: the body goes to all disks under one content id; store_prepare() on the copies, durable but seen
- * by nobody; store_commit() on the owner, which judges conditions and gives the version; store_commit_prepared() on the copies;
- * then the reply. Where the owner refused, store_abort_prepared(). After a crash the owner's entry tells the outcome of what
- * store_prepared() lists: it has that content: decide, with its version; it has not: give up (it was never
+ * by no look-up; store_commit() on the owner, which checks conditions and gives the version; store_commit_prepared() on the copies;
+ * then the reply. Where the owner refused, store_abort_prepared(). After a crash the owner's entry has the outcome of what
+ * store_prepared() lists: it has that content: commit it, with its version; it has not: abort (it was never
  * committed, or something newer has replaced it). Only the class native has copies.
  *
  * All calls: any loop, may switch. */
@@ -21,7 +21,7 @@ enum err store_write_begin_as(struct store *d, const struct store_key *k, uint64
 
 /* Takes the writer: *wp is NULL afterwards, whatever the result. On ERR_OK the body is durable on this disk, and stays
  * through restarts, unseen, until store_commit_prepared() or store_abort_prepared(). ERR_BUSY: too many are prepared (store_options.
- * prepared_max). ERR_EXISTS: this content is prepared, or decided, already. Another error: unknown, as with
+ * prepared_max). ERR_EXISTS: this content is prepared, or committed, already. Another error: unknown, as with
  * store_commit(); say store_abort_prepared(). */
 enum err store_prepare(struct store_writer **wp, const struct object_meta *meta,
                        struct errbuf *eb) MUST_CHECK;
@@ -32,7 +32,7 @@ enum err store_prepare(struct store_writer **wp, const struct object_meta *meta,
 enum err store_commit_prepared(struct store *d, const struct store_key *k,
                                const struct content_id *content, const struct version *v,
                                struct errbuf *eb) MUST_CHECK;
-/* Drops what was prepared; ERR_OK too where nothing is. Durable. ERR_PRECONDITION: it is decided, the key's
+/* Drops what was prepared; ERR_OK too where nothing is. Durable. ERR_PRECONDITION: it is committed, the key's
  * current entry has this content. */
 enum err store_abort_prepared(struct store *d, const struct store_key *k,
                               const struct content_id *content,
@@ -42,8 +42,8 @@ struct store_prepared {
     uint64_t bucket;
     struct span key; /* in the arena */
     struct content_id content;
-    /* Given when it was prepared: later than all that was decided here before. Where the owner is gone for good,
-     * deciding with it, in its order, keeps what was acknowledged. */
+    /* Given when it was prepared: later than all that was committed here before. Where the owner is gone for good,
+     * committing with it, in its order, keeps what was acknowledged. */
     struct version prepared;
     uint64_t size;
     int64_t mtime_ms;
@@ -58,7 +58,7 @@ enum err store_prepared(struct store *d, const struct content_id *after, uint32_
 /* The same version, whole, written to this disk: repair, drain, rebalance, more copies. Takes the writer (of
  * store_write_begin_as() with the entry's content). Durable; becomes current, also in place of the same version (which
  * was damaged, or is moved). `entry` gives the version; all else is as written. ERR_PRECONDITION: a newer entry or
- * tombstone is here; nothing was changed. Versions of a key only rise: whoever has ended a tombstone brings nothing
+ * tombstone is here; nothing was changed. Versions of a key only rise: a caller that has dropped a tombstone brings nothing
  * back that is older. */
 enum err store_commit_replica(struct store_writer **wp, const struct object_meta *meta,
                               const struct entry *entry, struct errbuf *eb) MUST_CHECK;
@@ -87,7 +87,7 @@ enum err store_drop_replica(struct store *d, const struct store_key *k,
 struct store_delete_options {
     const struct store_condition *condition; /* NULL: none */
     const struct version
-        *version; /* as the owner decided; NULL: this disk is the owner */
+        *version; /* as the owner committed; NULL: this disk is the owner */
     bool
         keep_tombstone; /* it stays, and refuses older copies, until store_tombstone_drop() */
     bool always;        /* keep_tombstone: also where this disk has nothing of the key */
@@ -101,7 +101,7 @@ struct store_deleted {
 enum err store_delete_with(struct store *d, const struct store_key *k,
                            const struct store_delete_options *o,
                            struct store_deleted *out, struct errbuf *eb) MUST_CHECK;
-/* All who could hold an older version have heard of it, or left for good: the kept tombstone `v` goes. ERR_OK where
+/* Every disk that could hold an older version has it, or left for good: the kept tombstone `v` goes. ERR_OK where
  * there is none, or another. Not synced: after a crash it may be there again. */
 enum err store_tombstone_drop(struct store *d, const struct store_key *k,
                               const struct version *v, struct errbuf *eb) MUST_CHECK;
@@ -116,7 +116,7 @@ enum err store_part_begin_as(struct store *d, const struct store_key *k,
                              const struct content_id *content, struct store_writer **out,
                              struct errbuf *eb) MUST_CHECK;
 /* store_upload_complete(), but prepared, under the content id that the owner's entry gets by store_upload_complete_as().
- * Until it is decided or given up no part of this upload can be replaced, and it can't be aborted or prepared again
+ * Until it is committed or aborted no part of this upload can be replaced, and it can't be aborted or prepared again
  * (ERR_BUSY). store_commit_prepared() ends the upload. */
 enum err store_upload_prepare(struct store *d, const struct store_key *k,
                               const struct upload_id *u, const struct store_part *parts,
@@ -124,7 +124,7 @@ enum err store_upload_prepare(struct store *d, const struct store_key *k,
                               const struct object_meta *meta,
                               struct errbuf *eb) MUST_CHECK;
 /* store_upload_complete() with a content id that was minted before. A repeat answers the entry of the first one: where
- * out->content is not `content`, what was prepared under it is to be given up. */
+ * out->content is not `content`, what was prepared under it is to be aborted. */
 enum err store_upload_complete_as(struct store *d, const struct store_key *k,
                                   const struct upload_id *u,
                                   const struct store_part *parts, uint32_t count,

@@ -1,4 +1,4 @@
-/* rescue: what can be done to a disk that nobody serves: its index made anew, damage mended. store_check(), which changes
+/* rescue: what can be done to a disk that is not served: rebuild its index, repair damage. store_check(), which changes
  * nothing, stands in store_health.h. Each takes the disk's lock: ERR_EXISTS when it is served. Any loop; all may switch.
  *
  * docs/recovery.md says when to use which; docs/formats.md what is read and written.
@@ -15,20 +15,20 @@ struct store_rebuild_options {
     bool dry_run; /* says what it would do */
     bool superblock_only;
     uint64_t
-        epoch_least; /* of the superblock, where it has to be made anew; what the node's state says */
+        epoch_least; /* of the superblock, where it has to be made again; what the node's state says */
     void (*say)(void *arg, const char *sentence);
     /* Of the bytes of logs, then of bodies; now and then. */
     void (*progress)(void *arg, const char *what, uint64_t done, uint64_t total);
     void *arg; /* of both */
 };
 struct store_rebuilt {
-    bool superblock;        /* it was made anew from the headers of segments */
+    bool superblock;        /* it was made again from the headers of segments */
     bool wal_damaged;       /* changes are lost */
     uint64_t objects;       /* living now */
     uint64_t log_bytes;     /* read */
     uint64_t bodies, parts; /* taken back, or with dry_run: that would be */
 };
-/* Makes the index of a disk that nobody serves anew, from its logs; before that, where both are damaged or gone, the
+/* Rebuilds the index of a disk that is not served from its logs; before that, where both are damaged or gone, the
  * superblock, from the headers of its segments. ERR_EXISTS: it is served. Any loop. May switch. */
 enum err store_rebuild(const char *path, const struct store_rebuild_options *o,
                        struct store_rebuilt *out, struct errbuf *eb) MUST_CHECK;
@@ -67,8 +67,8 @@ struct store_export_options {
     const char *const *paths; /* the disks of one node */
     unsigned count;
     struct span bucket, prefix; /* empty: all */
-    const char *scratch;        /* where the index is made anew */
-    bool dry_run;               /* reads and counts; the sink hears nothing */
+    const char *scratch;        /* where the index is rebuilt */
+    bool dry_run;               /* reads and counts; the sink is not called */
     /* The name of a bucket, which may not be the one it was born with; NULL: that one. */
     struct span (*name_of)(void *arg, uint64_t bucket, struct span immutable_name);
     void (*say)(void *arg, const char *sentence); /* what is left out */

@@ -1,5 +1,5 @@
 /* store_space: how much room there is and who has it: in all, by bucket, by object; and room made in the class cached.
- * Part of disk.h. */
+ * Part of store.h. */
 #pragma once
 #include "store/store_entry.h"
 

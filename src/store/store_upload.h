@@ -1,4 +1,4 @@
-/* store_upload: multipart uploads and their parts. Part of disk.h. */
+/* store_upload: multipart uploads and their parts. Part of store.h. */
 #pragma once
 #include "store/store_write.h"
 

@@ -1,4 +1,4 @@
-/* store_write: an object comes, goes, is in doubt; conditions. Part of disk.h. */
+/* store_write: an object is written, deleted, in doubt; conditions. Part of store.h. */
 #pragma once
 #include "store/store_entry.h"
 
@@ -14,9 +14,9 @@ enum err store_write_begin(struct store *d, const struct store_key *k,
 enum err store_write(struct store_writer *w, const void *data, size_t len,
                      struct errbuf *eb) MUST_CHECK;
 /* The same without the copy: *at is where the next bytes go, and so many at most; 0: the buffer is full, or the body is. What
- * came there is told by store_write_filled(); from then on some of it may be on its way to the disk. store_write_flush() is for a
+ * came there, store_write_filled() reports; from then on some of it may be on its way to the disk. store_write_flush() is for a
  * full buffer and for a whole body of more than STORE_INLINE_MAX (of a smaller one nothing happens): what is in memory goes to
- * the disk, and stays where it is until more comes. *at is NULL where a body is lent or there is no buffer: store_write() tells
+ * the disk, and stays where it is until more comes. *at is NULL for a zero-copy body or without a buffer: store_write() says
  * which. May switch. */
 size_t store_write_room(struct store_writer *w, void **at);
 void store_write_filled(struct store_writer *w, size_t len);
@@ -30,7 +30,7 @@ enum err store_write_peek(struct store_writer *w, uint64_t offset, void *buf, si
                           size_t *n, struct errbuf *eb) MUST_CHECK;
 void store_write_abort(struct store_writer **wp); /* NULL is fine. May switch. */
 
-/* Conditions are judged by the committer, in one step with publishing. */
+/* The committer checks conditions, in one step with publishing. */
 struct store_condition {
     bool if_absent; /* no current object: else ERR_PRECONDITION */
     bool
@@ -68,7 +68,7 @@ enum err store_delete(struct store *d, const struct store_key *k, enum store_cla
                       const struct store_condition *c, bool *existed,
                       struct errbuf *eb) MUST_CHECK;
 /* Leaves a delete marker as the current version; `versioning` says what becomes of what was there. *marker is its entry.
- * `as` (here and below): the version that another disk of the node has decided; NULL: this one decides. With it a
+ * `as` (here and below): the version that another disk of the node has committed; NULL: this one gives it. With it a
  * *marker that is one (ENTRY_MARKER) gives time and id, and takes its place among what is here. May switch. */
 enum err store_delete_mark(struct store *d, const struct store_key *k,
                            enum store_versioning versioning,

@@ -68,6 +68,12 @@ void store_free(struct store **dp); /* NULL is fine */
 
 /* Runs fn(arg) on the owner loop: directly when this is it. May switch. */
 enum err on_owner_loop(struct store *d, fiber_fn *fn, void *arg) MUST_CHECK;
+/* Is this fiber on the owner loop? For asserts. */
+static inline bool
+on_owner(const struct store *d)
+{
+    return rt_loop_index() == d->o.owner_loop;
+}
 struct content_id content_mint(struct store *d); /* any loop */
 static inline uint64_t
 next_id(struct store *d)

@@ -1,4 +1,4 @@
-/* once: a small object read without a fiber; see disk_read.h. Whatever is unusual is the long way's: this one says nothing of
+/* once: a small object read without a fiber; see store_read.h. Whatever is unusual is the long way's: this one says nothing of
  * what it met, counts no damage, waits for nothing. */
 #include <assert.h>
 
@@ -58,6 +58,7 @@ begin_reading(struct store_async_read *o)
     struct store *d = o->disk;
     uint64_t end;
 
+    assert(o->buf == NULL);
     o->log = segment_pin(d, o->entry.place.segment);
     if (o->log == NULL)
         return false;
@@ -82,6 +83,7 @@ async_read_find(struct store_async_read *o, struct index_want *want)
     struct store *d = o->disk;
     enum err rc;
 
+    assert(o->disk != NULL);
     *want = (struct index_want){.known = o->looks > 0, .page = o->page};
     if (health_may_read(d->health, NULL) != ERR_OK || prepared_count(d->prepared) != 0)
         return false;
@@ -114,7 +116,7 @@ go_on(struct store_async_read *o)
     return index_page_begin(o->disk->index, want.page, &o->buf, &o->reading);
 }
 
-/* What was read is not looked at: it is in memory now, and the look-up begins anew. */
+/* What was read is not looked at: it is in memory now, and the look-up starts again. */
 static void
 on_page(struct rt_async_read *reading, int64_t result)
 {

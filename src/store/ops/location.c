@@ -55,7 +55,7 @@ store_location(struct store *d, const struct entry *entry, struct store_location
         rc = location_read_header(d, entry, out, eb);
     if (rc == ERR_OK)
         rc = index_segment(d->index, class, entry->place.segment, &seen, eb);
-    if (rc == ERR_NOT_FOUND) /* it came just now: the index has not heard of it */
+    if (rc == ERR_NOT_FOUND) /* it came just now: the index does not have it yet */
         rc = ERR_OK;
     out->living = seen.living > 0 ? (uint64_t)seen.living : 0;
     if (class == STORE_CACHED)

@@ -13,6 +13,7 @@
 #include "store/store_entry.h"
 #include "store/store_upload.h"
 #include "store/wal/commit.h"
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -29,6 +30,7 @@ upload_begin_record(struct store *d, const struct store_key *k, enum store_class
                        .of.upload.copy = copy};
     enum err rc = meta_check(meta, eb);
 
+    assert(k->key.len > 0 && k->key.len <= STORE_KEY_MAX);
     if (rc != ERR_OK)
         return rc;
     if (stamped.mtime_ms == 0)
@@ -93,6 +95,7 @@ upload_begin_part(struct store *d, const struct store_key *k, const struct uploa
     struct upload_entry entry;
     enum err rc;
 
+    assert(number > 0 && number <= PART_MAX);
     *out = NULL;
     if (number < 1 || number > PART_MAX)
         return err_set(eb, ERR_BAD_REQUEST,
@@ -223,6 +226,7 @@ store_upload_meta(struct store *d, const struct store_key *k, const struct uploa
 static void
 keep_sum(struct manifest *m, uint32_t index, const struct part_entry *p)
 {
+    assert(index < m->count);
     if (index == 0 && p->checksum_algorithm != 0 && p->checksum_len > 0 &&
         p->checksum_len <= MANIFEST_SUM_MAX) {
         m->sum_algorithm = p->checksum_algorithm;

@@ -15,6 +15,8 @@
 #include "store/wal/prepared.h"
 #include "store/wal/wal.h"
 
+#include <assert.h>
+
 enum err
 store_lookup(struct store *d, const struct store_key *k, struct entry *out,
              struct errbuf *eb)
@@ -40,6 +42,7 @@ store_delete(struct store *d, const struct store_key *k, enum store_class class,
     struct commit c = {.kind = LOG_RECORD_DELETE, .key = k, .condition = condition};
     enum err rc = commit_submit(d, class, &c, eb);
 
+    assert(k->key.len > 0 && k->key.len <= STORE_KEY_MAX);
     *existed = rc == ERR_OK && c.existed;
     return rc;
 }
@@ -49,6 +52,7 @@ store_in_doubt_begin(struct store *d, const struct store_key *k, struct errbuf *
 {
     struct commit c = {.kind = LOG_RECORD_IN_DOUBT, .key = k};
 
+    assert(k->key.len > 0 && k->key.len <= STORE_KEY_MAX);
     return commit_submit(d, STORE_CACHED, &c, eb);
 }
 
@@ -57,6 +61,7 @@ store_in_doubt_clear(struct store *d, const struct store_key *k, struct errbuf *
 {
     struct commit c = {.kind = LOG_RECORD_IN_DOUBT_CLEAR, .key = k};
 
+    assert(k->key.len > 0 && k->key.len <= STORE_KEY_MAX);
     return commit_submit(d, STORE_CACHED, &c, eb);
 }
 
@@ -78,6 +83,7 @@ store_in_doubt_resolve(struct store *d, const struct store_key *k,
                        .condition = &unchanged,
                        .of.in_doubt.count = &in_doubt};
 
+    assert(k->key.len > 0 && k->key.len <= STORE_KEY_MAX);
     return commit_submit(d, STORE_CACHED, &c, eb);
 }
 
@@ -87,6 +93,7 @@ store_bucket_note(struct store *d, uint64_t bucket, struct span record, struct e
     struct store_key k = {.bucket = bucket};
     struct commit c = {.kind = LOG_RECORD_BUCKET, .key = &k, .payload = record};
 
+    assert(record.len <= BUCKET_NOTE_MAX);
     if (record.len > BUCKET_NOTE_MAX)
         return err_set(eb, ERR_BAD_REQUEST, "a bucket record of %zu bytes, at most %u",
                        record.len, BUCKET_NOTE_MAX);

@@ -1,4 +1,4 @@
-/* The readers of disk_read.h: metadata, and bodies piece by piece. */
+/* The readers of store_read.h: metadata, and bodies piece by piece. */
 
 #include <assert.h>
 #include <inttypes.h>
@@ -19,7 +19,8 @@
 #include "store/store_entry.h"
 #include "store/store_read.h"
 
-#define READAHEAD_BUFFERS MIB(64) /* in use by all: beyond, nobody reads readahead */
+#define READAHEAD_BUFFERS                                                                \
+    MIB(64) /* in use by all readers: beyond, there is no readahead */
 
 struct readahead {
     struct rt_group batch;
@@ -59,6 +60,20 @@ struct store_reader {
     struct store_reader *whole; /* of a part: whose it is */
     struct reading reading;     /* of a body, or of an object of parts */
 };
+
+/* What holds of a reader between two pieces. */
+static void
+reader_check(const struct store_reader *r)
+{
+    assert(r->disk != NULL);
+    assert(r->pos <= r->end);
+    assert(r->end <= r->entry.size);
+    assert(r->more_count <= STORE_READ_MORE);
+    assert(r->pin.at != NULL || r->more_count == 0);
+    assert(r->pin.at == NULL || r->piece == NULL);
+    assert(r->part == NULL || r->part->whole == r);
+    assert(r->whole == NULL || r->part == NULL);
+}
 
 /* ---- what compaction moves under a reader ---- */
 
@@ -237,6 +252,8 @@ reader_begin(struct store *d, const struct store_key *k, const struct entry *ent
     struct store_reader *r;
     enum err rc = ERR_OK;
 
+    assert(offset + len <= entry->size || len == 0);
+    assert(k->key.len > 0);
     *out = NULL;
     if (offset > entry->size || len > entry->size - offset)
         return err_set(eb, ERR_RANGE, "bytes %" PRIu64 " to %" PRIu64 " of %" PRIu64,
@@ -392,6 +409,7 @@ reader_take_readahead(struct store_reader *r, uint64_t from, uint64_t len, uint3
 {
     struct readahead *a = &r->readahead;
 
+    assert(len > 0);
     if (!a->busy)
         return false;
     if (a->from != from || a->len != len) {
@@ -538,6 +556,7 @@ store_read_next(struct store_reader *r, struct deadline by, struct span *piece,
 {
     uint64_t number = r->pos / BLOCK_CACHE_PIECE;
 
+    reader_check(r);
     *piece = (struct span){"", 0};
     release_piece(r);
     if (r->pos == r->end)
@@ -559,6 +578,7 @@ store_read_more(struct store_reader *r, struct span *pieces, unsigned max)
     uint64_t left = (r->end - r->pos + BLOCK_CACHE_PIECE - 1) / BLOCK_CACHE_PIECE;
     unsigned n = 0;
 
+    assert(max <= STORE_READ_MORE);
     assert(r->more_count == 0);
     if (r->part != NULL) {
         n = store_read_more(r->part, pieces, max);
@@ -603,6 +623,7 @@ store_revalidated_keep(struct store *d, const struct store_key *k,
 static void
 reader_hold(struct store_pinned *held, const struct block_cache_pin *pin)
 {
+    assert(held->count <= STORE_READ_MORE);
     held->pieces[held->count] = (struct span){pin->at, pin->len};
     held->entries[held->count++] = pin->entry;
 }

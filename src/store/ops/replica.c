@@ -14,6 +14,7 @@ store_commit_replica(struct store_writer **wp, const struct object_meta *meta,
 {
     struct commit c = {.version = entry->version, .born = entry->born};
 
+    assert(*wp != NULL);
     assert(content_eq(store_writer_content(*wp), &entry->content));
     return writer_submit(wp, meta, &c, eb);
 }
@@ -24,6 +25,7 @@ store_drop_replica(struct store *d, const struct store_key *k, const struct vers
 {
     struct commit c = {.kind = LOG_RECORD_OBSOLETE, .key = k, .version = *v};
 
+    assert(k->key.len > 0 && k->key.len <= STORE_KEY_MAX);
     return commit_submit(d, STORE_NATIVE, &c, eb);
 }
 
@@ -34,6 +36,8 @@ store_prepare(struct store_writer **wp, const struct object_meta *meta, struct e
 {
     struct commit c = {.kind = LOG_RECORD_PREPARE};
 
+    assert(*wp != NULL);
+    assert(meta != NULL);
     return writer_submit(wp, meta, &c, eb);
 }
 
@@ -45,6 +49,7 @@ store_commit_prepared(struct store *d, const struct store_key *k,
     struct commit c = {
         .kind = LOG_RECORD_COMMIT_PREPARED, .key = k, .content = *content, .version = *v};
 
+    assert(k->key.len > 0 && k->key.len <= STORE_KEY_MAX);
     return commit_submit(d, STORE_NATIVE, &c, eb);
 }
 
@@ -54,6 +59,7 @@ store_abort_prepared(struct store *d, const struct store_key *k,
 {
     struct commit c = {.kind = LOG_RECORD_ABORT_PREPARED, .key = k, .content = *content};
 
+    assert(k->key.len > 0 && k->key.len <= STORE_KEY_MAX);
     return commit_submit(d, STORE_NATIVE, &c, eb);
 }
 

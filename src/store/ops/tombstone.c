@@ -10,6 +10,8 @@
 #include "store/wal/commit.h"
 #include "store/wal/prepared.h"
 
+#include <assert.h>
+
 enum err
 store_lookup_any(struct store *d, const struct store_key *k, struct entry *out,
                  struct errbuf *eb)
@@ -56,6 +58,7 @@ store_delete_with(struct store *d, const struct store_key *k,
                        .of.tombstone.always = o->always && o->keep_tombstone};
     enum err rc;
 
+    assert(k->key.len > 0 && k->key.len <= STORE_KEY_MAX);
     *out = (struct store_deleted){0};
     if (o->version != NULL)
         c.version = *o->version;
@@ -71,5 +74,6 @@ store_tombstone_drop(struct store *d, const struct store_key *k, const struct ve
 {
     struct commit c = {.kind = LOG_RECORD_TOMBSTONE_END, .key = k, .version = *v};
 
+    assert(k->key.len > 0 && k->key.len <= STORE_KEY_MAX);
     return commit_submit(d, STORE_NATIVE, &c, eb);
 }

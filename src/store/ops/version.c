@@ -14,6 +14,8 @@
 #include "store/wal/commit.h"
 #include "store/wal/precondition_version.h"
 
+#include <assert.h>
+
 enum err
 store_version_find(struct store *d, const struct store_key *k, const struct version *born,
                    struct entry *out, bool *current, struct errbuf *eb)
@@ -63,6 +65,7 @@ store_version_delete(struct store *d, const struct store_key *k,
                        .of.version = {.which = born, .stamped = &stamped}};
     enum err rc = version_submit(d, &c, as, eb);
 
+    assert(k->key.len > 0 && k->key.len <= STORE_KEY_MAX);
     if (rc == ERR_OK && was != NULL)
         *was = c.of.version.was;
     if (rc == ERR_OK && committed != NULL)
@@ -106,6 +109,7 @@ store_delete_mark(struct store *d, const struct store_key *k,
     struct commit c = {
         .kind = LOG_RECORD_DELETE, .key = k, .condition = condition, .meta = &stamp};
 
+    assert(k->key.len > 0 && k->key.len <= STORE_KEY_MAX);
     if (as != NULL && marker != NULL && (marker->flags & ENTRY_MARKER) != 0) {
         stamp.mtime_ms = marker->mtime_ms;
         c.born = marker->born;
@@ -127,6 +131,7 @@ store_set_meta(struct store *d, const struct store_key *k, const struct version 
         .of.version = {.which = born, .current = born == NULL, .stamped = &stamped}};
     enum err rc = meta_check(meta, eb);
 
+    assert(k->key.len > 0 && k->key.len <= STORE_KEY_MAX);
     if (rc == ERR_OK)
         rc = version_submit(d, &c, as, eb);
     if (rc == ERR_OK && out != NULL)

@@ -27,13 +27,13 @@
 struct early {
     struct rt_waiter *waits; /* who waits for its end, or NULL */
     bool runs;
-    bool given_up; /* nobody wants the body: no piece more */
+    bool given_up; /* the body is not wanted any more: no further piece */
     enum err rc;
     struct errbuf eb;
 };
 
 struct store_writer {
-    /* Set at birth. */
+    /* Set when it is made. */
     struct store *disk;
     enum store_class class;
     unsigned loop;
@@ -45,7 +45,7 @@ struct store_writer {
     uint32_t part; /* 0: an object */
 
     /* On its loop. */
-    /* What is not on the disk yet. That of a small body is taken when its first bytes come: they may be zero_copy. */
+    /* What is not on the disk yet. That of a small body is taken when its first bytes come: they may be the caller's (zero-copy). */
     struct iobuf *buf;
     const char *
         zero_copy; /* store_write_zero_copy(): there is no `buf`; `buf_len` bytes stand here */
@@ -59,8 +59,27 @@ struct store_writer {
     struct buf sums;     /* of what is on the disk, be32 each */
     bool broken;         /* a write failed: can only be aborted */
 
-    char names[]; /* birth name and key */
+    char names[]; /* immutable name and key */
 };
+
+/* What holds of a writer between two calls, on its loop. */
+static void
+writer_check(const struct store_writer *w)
+{
+    assert(w->loop == rt_loop_index());
+    assert(w->class < STORE_CLASSES_);
+    assert(w->buf == NULL || w->zero_copy == NULL);
+    assert(w->buf != NULL || w->zero_copy != NULL || w->buf_len == 0);
+    assert(w->buf == NULL || w->buf_len <= w->buf->room);
+    assert(w->buf_summed <= w->buf_len || w->zero_copy != NULL);
+    assert(w->buf_summed % BLOCK_BYTES == 0 || w->buf_summed == w->buf_len);
+    assert(w->gone <= w->buf_len);
+    assert(w->gone % STORE_ALIGN == 0 || w->gone == w->buf_len);
+    assert(w->buf_at == 0 || w->body.segment != NULL);
+    assert(w->sums.len >= 4 * (w->buf_at / BLOCK_BYTES));
+    assert(w->size == STORE_SIZE_UNKNOWN || w->buf_at + w->buf_len <= w->size);
+    assert(w->size != STORE_SIZE_UNKNOWN || w->buf_at + w->buf_len <= BODY_MAX);
+}
 
 static struct log_record
 writer_head_of(const struct store_writer *w)
@@ -92,8 +111,8 @@ get_buffer(struct store_writer *w, struct errbuf *eb)
     return rc == ERR_OK ? rc : err_set(eb, rc, "no buffer to write a body");
 }
 
-/* A small body may be zero_copy: its buffer is taken when it turns out not to be. Where there is none now, it is refused before
- * anybody sends it. */
+/* A small body may be zero-copy: its buffer is taken when it turns out not to be. Without a buffer it is refused before the
+ * client sends it. */
 static enum err
 begin_buffer(struct store_writer *w, struct errbuf *eb)
 {
@@ -123,6 +142,9 @@ writer_begin_as(struct store *d, const struct store_key *k, enum store_class cla
     struct store_writer *w;
     enum err rc;
 
+    assert(class < STORE_CLASSES_);
+    assert(part <= PART_MAX);
+    assert((part == 0) == (upload == NULL));
     *out = NULL;
     if (size != STORE_SIZE_UNKNOWN && size > BODY_MAX)
         return err_set(eb, ERR_TOO_LARGE, "a body of %" PRIu64 " bytes, at most %" PRIu64,
@@ -203,6 +225,7 @@ store_written(const struct store_writer *w)
 static uint64_t
 still_fits(const struct store_writer *w)
 {
+    assert(store_written(w) <= (w->size == STORE_SIZE_UNKNOWN ? BODY_MAX : w->size));
     return (w->size == STORE_SIZE_UNKNOWN ? BODY_MAX : w->size) - store_written(w);
 }
 
@@ -221,7 +244,7 @@ add_sums(struct store_writer *w, uint32_t end)
     w->buf_summed = end;
 }
 
-/* Whole blocks are summed while they are block_cache; what stays in memory is when it is committed. */
+/* Whole blocks are summed while they are in the CPU's cache; the rest is summed when the body is committed. */
 static void
 sum_whole_blocks(struct store_writer *w)
 {
@@ -233,7 +256,7 @@ sum_whole_blocks(struct store_writer *w)
 
 /* ---- to the disk ---- */
 
-/* Whole pages of the buffer that nobody writes yet. */
+/* Bytes of whole pages of the buffer that are not being written yet. */
 static uint32_t
 left_of_buffer(const struct store_writer *w)
 {
@@ -286,7 +309,7 @@ begin_early(struct store_writer *w)
         e->runs = false;
 }
 
-/* Nobody writes any of it afterwards. What became of it. */
+/* Waits until no write of the buffer is under way. Returns how they went. */
 static enum err
 writer_end_early(struct store_writer *w, struct errbuf *eb)
 {
@@ -322,6 +345,8 @@ writer_write_out(struct store_writer *w, uint32_t end, struct errbuf *eb)
     uint32_t from = w->gone;
     enum err rc = ERR_OK, early;
 
+    assert(end <= w->buf_len);
+    assert(w->gone <= end || w->gone <= w->buf_len);
     if (from < end) {
         w->gone = end;
         rc = body_write(&w->body, w->buf_at + from, w->buf, from, end - from, eb);
@@ -338,6 +363,7 @@ writer_spill(struct store_writer *w, struct errbuf *eb)
 {
     enum err rc = ERR_OK;
 
+    assert(w->buf != NULL);
     if (w->body.segment == NULL)
         rc = writer_reserve(w, eb);
     w->broken |= rc != ERR_OK;
@@ -375,7 +401,7 @@ store_write(struct store_writer *w, const void *data, size_t len, struct errbuf 
 {
     const char *from = data;
 
-    assert(w->loop == rt_loop_index());
+    writer_check(w);
     if (w->broken)
         return err_set(eb, ERR_IO, "an earlier write of this body failed");
     if (len > still_fits(w))
@@ -408,10 +434,10 @@ store_write_room(struct store_writer *w, void **at)
 {
     uint64_t left = still_fits(w);
 
-    assert(w->loop == rt_loop_index());
+    writer_check(w);
     *at = NULL;
     if (w->zero_copy != NULL || (w->buf == NULL && get_buffer(w, NULL) != ERR_OK))
-        return 0; /* store_write() tells why */
+        return 0; /* store_write() says why */
     *at = w->buf->at + w->buf_len;
     return (size_t)MIN(left, w->buf->room - w->buf_len);
 }
@@ -419,6 +445,8 @@ store_write_room(struct store_writer *w, void **at)
 void
 store_write_filled(struct store_writer *w, size_t len)
 {
+    assert(w->buf != NULL);
+    assert(w->zero_copy == NULL);
     assert(len <= still_fits(w) && len <= w->buf->room - w->buf_len);
     w->buf_len += (uint32_t)len;
     sum_whole_blocks(w);
@@ -428,13 +456,13 @@ store_write_filled(struct store_writer *w, size_t len)
 void
 store_write_zero_copy(struct store_writer *w, struct span body)
 {
-    assert(w->loop == rt_loop_index());
+    writer_check(w);
     assert(body.len > 0 && body.len == w->size && body.len <= STORE_INLINE_MAX);
     assert(store_written(w) == 0);
     iobuf_drop(&w->buf);
     w->zero_copy = body.at;
     w->buf_len = (uint32_t)body.len;
-    /* Now: whoever lends it reads it too, and it leaves the cache before the commit. */
+    /* Now: the caller has just read it, and it leaves the CPU's cache before the commit. */
     block_sums_put(w->seed, 0, body.at, body.len, w->small_sums);
 }
 
@@ -448,7 +476,7 @@ writer_held(const struct store_writer *w)
 enum err
 store_write_flush(struct store_writer *w, struct errbuf *eb)
 {
-    assert(w->loop == rt_loop_index());
+    writer_check(w);
     if (w->broken)
         return err_set(eb, ERR_IO, "an earlier write of this body failed");
     if (still_fits(w) == 0)
@@ -485,6 +513,8 @@ peek_disk(struct peek *p)
     struct iobuf *io;
     uint32_t skip, seed = w->seed;
 
+    assert(w->body.segment != NULL);
+    assert(p->offset < w->buf_at);
     to = MIN(to, from + MIB(1));
     buf_init(&sums, MIB(1));
     buf_put(&sums, w->sums.at + 4 * first, 4 * block_count(to - from));
@@ -575,6 +605,8 @@ finish_body(struct store_writer *w, const struct object_meta *meta, struct errbu
     uint32_t whole = (uint32_t)align_down(w->buf_len, STORE_ALIGN);
     enum err rc = write_rest(w, eb);
 
+    assert(w->zero_copy == NULL);
+    assert(w->body.segment != NULL);
     if (w->buf_len > w->buf_summed)
         add_sums(w, w->buf_len);
     if (rc != ERR_OK)
@@ -591,6 +623,7 @@ writer_submit(struct store_writer **wp, const struct object_meta *meta, struct c
     struct store_writer *w = *wp;
     enum err rc = check_end(w, meta, eb);
 
+    assert(w->part == 0 || c->kind == 0 || c->kind == LOG_RECORD_PART);
     *wp = NULL;
     c->key = &w->key;
     c->meta = meta;

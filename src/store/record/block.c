@@ -1,5 +1,7 @@
 #include "store/record/block.h"
 
+#include <assert.h>
+
 #include "base/hash.h"
 #include "store/record/format.h"
 
@@ -32,6 +34,7 @@ block_sum(uint32_t seed, uint64_t number, const void *bytes, uint32_t len)
 void
 block_sums_put(uint32_t seed, uint64_t number, const void *bytes, uint64_t len, char *out)
 {
+    assert(out != NULL);
     for (uint64_t at = 0; at < len; at += BLOCK_BYTES, number++, out += 4)
         block_put_be((unsigned char *)out,
                      block_sum(seed, number, (const char *)bytes + at,

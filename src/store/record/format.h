@@ -1,5 +1,6 @@
 /* format: the numbers of the format on disk, and how ids and versions compare. docs/formats.md has every byte. Pure: any thread. */
 #pragma once
+#include <assert.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -20,6 +21,21 @@
 #define BODY_MAX        ((uint64_t)5 << 30)
 #define BUCKET_NOTE_MAX (64u << 10)
 #define PART_MAX        STORE_PARTS_MAX
+
+static_assert(STORE_ALIGN % 512 == 0, "tar counts in blocks of 512");
+static_assert(BLOCK_BYTES % STORE_ALIGN == 0, "blocks are whole pages");
+static_assert(HEAD_MAX % STORE_ALIGN == 0, "headers are padded to pages");
+static_assert(META_MAX + 2 * STORE_KEY_MAX < HEAD_MAX,
+              "metadata and key fit in a header");
+static_assert(BATCH_MAX % STORE_ALIGN == 0, "batches are whole pages");
+static_assert(BATCH_RECORDS <= UINT16_MAX, "changes.slots counts them in 16 bits");
+static_assert(STORE_INLINE_MAX % BLOCK_BYTES == 0, "a body in the log is whole blocks");
+static_assert(STORE_INLINE_MAX + HEAD_MAX < BATCH_MAX,
+              "a batch has room for the largest record");
+static_assert(BODY_HEAD == STORE_ALIGN, "the payload of a body begins at a page");
+static_assert(BODY_OWN > STORE_INLINE_MAX, "shared segments take what is between");
+static_assert(BODY_STEP % STORE_ALIGN == 0, "a body grows by whole pages");
+static_assert(BODY_MAX % BLOCK_BYTES == 0, "the largest body is whole blocks");
 
 enum segment_kind { SEGMENT_LOG, SEGMENT_BODIES, SEGMENT_ONE };
 

@@ -226,6 +226,8 @@ header_templates_fill(struct header_templates *set, enum store_class class,
 {
     const struct header_template *s = set->at[m->key.len % PLACES];
 
+    assert(m->head_len == 0 || m->head_len <= HEAD_MAX);
+    assert(m->meta == NULL || m->meta->user_count == 0 || m->meta->user != NULL);
     (void)class;
     if (s == NULL || s->len == 0 || !is_alike(s, m))
         return false;
@@ -270,11 +272,11 @@ find_fields(struct header_template *s, size_t record)
 static bool
 names_itself(const struct log_record *m, const char *ustar)
 {
-    size_t birth = m->immutable_name.len, len = birth + 1 + m->key.len;
+    size_t bucket = m->immutable_name.len, len = bucket + 1 + m->key.len;
 
-    return birth > 0 && len <= TAR_SHORT_PATH && tar_path_safe(m->key) &&
-           memcmp(ustar, m->immutable_name.at, birth) == 0 && ustar[birth] == '/' &&
-           memcmp(ustar + birth + 1, m->key.at, m->key.len) == 0;
+    return bucket > 0 && len <= TAR_SHORT_PATH && tar_path_safe(m->key) &&
+           memcmp(ustar, m->immutable_name.at, bucket) == 0 && ustar[bucket] == '/' &&
+           memcmp(ustar + bucket + 1, m->key.at, m->key.len) == 0;
 }
 
 static void
@@ -306,6 +308,8 @@ header_templates_keep(struct header_templates *set, const struct log_record *m,
 {
     struct header_template **place = &set->at[m->key.len % PLACES], *s = *place;
 
+    assert(head.len <= HEAD_MAX);
+    assert(m->kind == LOG_RECORD_PUT);
     if (!is_simple(m) || head.len > LEN_MOST || m->record.at == NULL ||
         !names_itself(m, head.at + head.len - TAR_BLOCK) ||
         is_zero(m->content.bytes, sizeof m->content.bytes) ||

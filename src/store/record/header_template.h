@@ -2,12 +2,12 @@
  *
  * A header is encoded, and read back, field by field. That of the next put in the same bucket with a key as long, a body as
  * large and the same metadata has the same fields at the same places: only where it stands, what it is called, its version
- * and its sums are others. So the bytes of one that was read back are kept, and filled in anew: an eighth of the work. What
+ * and its sums are others. So the bytes of one that was read back are kept and filled in again: an eighth of the work. What
  * is not alike in every other way, or has a number that takes another count of bytes, is refused: it is encoded.
  *
  * Test builds encode and parse each one beside it, and stop where a byte or the entry differs.
  *
- * One fiber at a time. On disk: docs/formats.md, sections 3 and 4; nothing of it tells how it was written.
+ * One fiber at a time. On disk: docs/formats.md, sections 3 and 4; nothing of it says how it was written.
  */
 #pragma once
 #include "store/record/log_record.h"

@@ -251,6 +251,9 @@ log_record_encode(struct log_record *m, uint32_t head_len, struct buf *out)
     struct tar_member t = {.size = m->payload, .type = TAR_FILE, .mode = 0644};
     size_t start = out->len, at, header;
 
+    assert(m->kind != 0);
+    assert(head_len % 512 == 0);
+    assert(m->key.len <= STORE_KEY_MAX);
     t.path = (struct span){path, member_path(m, path)};
     t.mtime_s = (m->meta != NULL ? m->meta->mtime_ms : m->mtime_ms) / 1000;
     if (t.mtime_s < 0)

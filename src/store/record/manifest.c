@@ -24,6 +24,7 @@ manifest_fini(struct manifest *m)
 struct span
 manifest_sum(const struct manifest *m, uint32_t index)
 {
+    assert(index < m->count);
     if (m->sums == NULL)
         return (struct span){"", 0};
     return (struct span){m->sums + (size_t)index * m->sum_len, m->sum_len};
@@ -44,6 +45,8 @@ pages_len(uint32_t count)
 uint64_t
 manifest_len(uint32_t count, uint8_t sum_len)
 {
+    assert(count > 0 && count <= PART_MAX);
+    assert(sum_len <= MANIFEST_SUM_MAX);
     return pages_len(count) + (sum_len > 0 ? SUMS_HEAD + (uint64_t)count * sum_len : 0);
 }
 
@@ -76,6 +79,10 @@ manifest_encode(const struct manifest *m, char *out)
     uint32_t count = m->count;
     char *page = out;
 
+    assert(m->count > 0);
+    assert(m->entries != NULL);
+    assert((m->sums == NULL) == (m->sum_algorithm == 0) || m->sums != NULL ||
+           m->count > 0);
     memset(out, 0, manifest_len(count, m->sum_len));
     for (uint32_t first = 0; first < count;
          first += MANIFEST_PAGE_PARTS, page += MANIFEST_PAGE) {

@@ -1,5 +1,6 @@
 #include "store/record/superblock.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -29,6 +30,7 @@ superblock_encode(const struct superblock *s, char out[SUPERBLOCK_BYTES])
     struct buf b;
     uint32_t sum;
 
+    assert(out != NULL);
     buf_init(&b, SUPERBLOCK_BYTES);
     buf_put(&b, magic, sizeof magic);
     buf_be(&b, FORMAT_VERSION, 4);

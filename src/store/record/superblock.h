@@ -28,7 +28,7 @@ enum err superblock_load(struct rt_dir *state, struct superblock *out,
 enum err superblock_save(struct rt_dir *state, struct rt_file *first,
                          const struct superblock *s, struct errbuf *eb) MUST_CHECK;
 
-/* What a disk without a good superblock is, as far as the headers of its segments tell: ids, and the largest epoch that
+/* What a disk without a good superblock is, as far as the headers of its segments say: ids, and the largest epoch that
  * wrote. ERR_NOT_FOUND: there is no segment; ERR_DENIED: they belong to several disks. May switch. */
 enum err superblock_from_segments(struct rt_dir *root, struct superblock *out,
                                   struct errbuf *eb) MUST_CHECK;

@@ -13,7 +13,7 @@ struct freq_counters {
 typedef struct freq_counters *_Atomic freq_page;
 
 struct access_freq {
-    freq_page pages[SEGMENT_TABLE_TOP]; /* owned; made by whoever counts first */
+    freq_page pages[SEGMENT_TABLE_TOP]; /* owned; made by the first count */
 };
 
 struct access_freq *
@@ -47,7 +47,7 @@ access_freq_page_of(struct access_freq *h, uint32_t segment)
     made = xcalloc(SEGMENT_TABLE_PAGE, sizeof *made);
     if (atomic_compare_exchange_strong(slot, &page, made))
         return made;
-    free(made); /* somebody was faster: `page` is his */
+    free(made); /* another thread was faster: `page` is its page */
     return page;
 }
 

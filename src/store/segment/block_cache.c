@@ -134,7 +134,7 @@ block_cache_place_of(const struct block_cache *h, const struct content_id *id,
                           (uint32_t)(hash >> 32) | 1};
 }
 
-/* *front, unless NULL: 0, or FRONT_TAKEN where there is one and nobody else has a pin. To be given back by unpin(). */
+/* *front, unless NULL: 0, or FRONT_TAKEN where there is one and no other pin. To be given back by unpin(). */
 static bool
 pin(struct piece *p, uint32_t *front)
 {
@@ -207,7 +207,7 @@ is_large(uint32_t len)
 }
 
 /* What stands in front of the bytes of a piece. With it they must not be long enough for sockets to be given their pages: these
- * are written to as soon as nobody pins them. */
+ * are written to as soon as no pin is left. */
 static uint32_t
 block_cache_front_of(uint32_t len)
 {
@@ -296,7 +296,7 @@ block_cache_unpin_more(struct block_cache *h, struct block_cache_pin *pins,
 
 /* Adding costs more than the read it spares later when others have to go for it. So then a piece has to come again sooner than
  * those that are in it would, had they to be read as well: otherwise what is read is more than there is room for, and each would
- * only be put out by the next. A few are let in all the same, or what nobody reads any more would stay for ever. */
+ * only be put out by the next. A few are let in all the same, or pieces that are no longer read would stay for ever. */
 static bool
 is_of_late(const struct block_cache *h, uint32_t now, uint32_t ago)
 {
@@ -371,7 +371,7 @@ count_bytes(struct block_cache *h, int64_t delta)
     metric_add(M_BLOCK_CACHE_BYTES, 0, delta);
 }
 
-/* Takes a piece out, unless somebody has it pinned. Its extent is the caller's to give away. */
+/* Takes a piece out unless it is pinned. Its extent is the caller's to give away. */
 static bool
 take_out(struct block_cache *h, struct piece *p)
 {
@@ -515,7 +515,8 @@ block_cache_add(struct block_cache *h, const struct content_id *id, uint64_t num
     atomic_store_explicit(&h->adding, false, memory_order_release);
     if (p == NULL)
         return;
-    memcpy(h->arena + p->bytes, bytes, len); /* nobody can reach it: no lock is needed */
+    memcpy(h->arena + p->bytes, bytes,
+           len); /* not reachable by others: no lock is needed */
     atomic_store_explicit(&p->word,
                           block_cache_front_of(len) > 0 ? READY | HAS_FRONT : READY,
                           memory_order_release);
@@ -533,7 +534,7 @@ block_cache_shrink(struct block_cache *h, uint64_t bytes)
         bool place;
 
         if (atomic_exchange_explicit(&h->adding, true, memory_order_acquire))
-            return; /* somebody adds: the next time */
+            return; /* another fiber adds: the next time */
         place = make_place(h, step, &at);
         if (place) {
             put_extent(h, at, step, 0);

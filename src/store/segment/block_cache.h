@@ -1,9 +1,9 @@
 /* block_cache: verified bytes that were read twice, kept in memory and sent with no second look (decision D5;
- * docs/decisions/0001-block_cache-set.md).
+ * docs/decisions/0001-hot-set.md).
  *
  * One anonymous arena of a fixed size for the disk, touched only as it fills. Pieces are whole aligned ranges
  * of BLOCK_CACHE_PIECE bytes of a body (the last may be shorter), keyed by content id and piece number. Readers of any
- * loop find and pin without a lock; whoever adds takes a lock by trying, and goes without when it is taken: it
+ * loop find and pin without a lock; adding takes a lock by trying, and does nothing when it is taken: it
  * is only a cache. The place of a pinned piece is not reused. CLOCK over a ring.
  *
  * A NULL block cache is fine everywhere: it holds nothing.
@@ -41,7 +41,7 @@ bool block_cache_get_at(struct block_cache *h, uint32_t entry,
 void block_cache_prefetch(const struct block_cache *h, uint32_t entry, const char *at,
                           uint32_t len);
 /* Pieces that stand behind one that the caller has pinned, as many as there are in an entry from `first` on: pinned until
- * block_cache_unpin_more(). All such pins together hold no more than a quarter of the memory, whoever reads slowly. Counts M_BLOCK_CACHE. */
+ * block_cache_unpin_more(). All such pins together hold no more than a quarter of the memory, so slow readers cannot pin all of it. Counts M_BLOCK_CACHE. */
 unsigned block_cache_get_more(struct block_cache *h, const struct content_id *id,
                               uint64_t first, struct block_cache_pin *out, unsigned max);
 void block_cache_unpin_more(struct block_cache *h, struct block_cache_pin *pins,

@@ -17,14 +17,30 @@
 uint64_t
 body_span(uint64_t size)
 {
+    assert(size <= BODY_MAX);
     return align_up(BODY_HEAD + align_up(size, 512) + SUMS_HEAD_ROOM +
                         align_up(4 * block_count(size), 512),
                     STORE_ALIGN);
 }
 
+/* What holds of a body that has a place. */
+static void
+body_check(const struct body *b)
+{
+    assert(b->disk != NULL && b->segment != NULL);
+    assert(b->segment->kind != SEGMENT_LOG);
+    assert(b->segment->class == b->class);
+    assert(b->offset % STORE_ALIGN == 0 && b->offset >= STORE_ALIGN);
+    assert(b->span % STORE_ALIGN == 0 && b->span > BODY_HEAD);
+    assert(!b->growing || b->segment->kind == SEGMENT_ONE);
+    assert(!b->sealed || b->finished || b->segment->kind == SEGMENT_ONE);
+}
+
 struct place
 body_place(const struct body *b)
 {
+    assert(b->segment != NULL);
+    assert(b->span > 0);
     return (struct place){.segment = b->segment->id,
                           .generation = b->segment->generation,
                           .offset = b->offset,
@@ -41,12 +57,14 @@ body_head_buffer(struct iobuf **out, struct errbuf *eb)
     return rc == ERR_OK ? ERR_OK : err_set(eb, rc, "no buffer for the header of a body");
 }
 
-/* A header of 4 KiB as it stands at `offset`. */
+/* A header of 4 KiB for the place at `offset`. */
 void
 body_head_put(char *to, const struct segment *s, uint64_t offset, struct log_record *m)
 {
     struct buf head;
 
+    assert(offset % STORE_ALIGN == 0);
+    assert(offset >= STORE_ALIGN);
     m->segment = s->id;
     m->generation = s->generation;
     m->offset = offset;
@@ -65,6 +83,8 @@ body_head_write_from(struct iobuf *b, struct segment *s, uint64_t offset,
 {
     enum err rc;
 
+    assert(b->room >= BODY_HEAD);
+    assert(s->kind != SEGMENT_LOG);
     body_head_put(b->at, s, offset, m);
     rc = rt_write(s->file, offset, b, 0, BODY_HEAD, class, eb);
     iobuf_drop(&b);
@@ -92,6 +112,8 @@ body_mark_dead(struct segment *s, uint64_t offset, const struct content_id *cont
     struct iobuf *b;
     enum err rc = body_head_buffer(&b, eb);
 
+    assert(span > BODY_HEAD);
+    assert(span % STORE_ALIGN == 0);
     return rc == ERR_OK ? body_head_write_from(b, s, offset, &dead, class, eb) : rc;
 }
 
@@ -104,6 +126,8 @@ body_grow(struct body *b, uint64_t payload, struct errbuf *eb)
     uint64_t want = align_up(STORE_ALIGN + body_span(payload) + STORE_ALIGN, BODY_STEP);
     enum err rc;
 
+    assert(b->growing);
+    assert(b->segment->kind == SEGMENT_ONE);
     if (want <= have)
         return ERR_OK;
     rc = space_leaves_reserve(b->disk->space, want - have, eb);
@@ -125,7 +149,10 @@ body_write(struct body *b, uint64_t at, struct iobuf *data, uint32_t from, uint3
 {
     enum err rc = ERR_OK;
 
+    body_check(b);
     assert(at % STORE_ALIGN == 0 && len % STORE_ALIGN == 0);
+    assert(len > 0 && from + len <= data->room);
+    assert(!b->sealed);
     if (at + len > BODY_MAX)
         return err_set(eb, ERR_TOO_LARGE, "a body of more than %" PRIu64 " bytes",
                        BODY_MAX);
@@ -147,6 +174,8 @@ close_place(void *arg)
 {
     struct segment *s = arg;
 
+    assert(s->kind == SEGMENT_BODIES);
+    assert(s->owner.open_places > 0);
     s->owner.open_places--;
 }
 

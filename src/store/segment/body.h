@@ -20,7 +20,8 @@ struct body {
     uint64_t span;           /* reserved; after sealing what it takes */
     uint64_t room; /* payload bytes that fit; grows where the length is unknown */
     bool growing;
-    bool finished; /* its final header may stand there, whoever answers for the body */
+    bool
+        finished; /* its final header may stand there, whatever the caller reports of the body */
     bool sealed;
     uint64_t
         sync_wanted; /* owner: number of the sync that makes it durable; 0: of the next one */
@@ -56,5 +57,5 @@ struct place body_place(const struct body *b);
 void body_keep(struct body *b);
 /* It has none: the place is given back. May switch. */
 void body_release(struct body *b);
-/* Nobody knows: place and segment stay as they are until the next start. */
+/* The outcome is unknown: place and segment stay as they are until the next start. */
 void body_leave(struct body *b);

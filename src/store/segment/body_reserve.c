@@ -42,6 +42,7 @@ struct opening {
 bool
 body_is_opening(const struct segment *s, uint64_t from, uint64_t end)
 {
+    assert(from <= end);
     LIST_EACH(&s->owner.openings, n)
     {
         uint64_t at = LIST_ENTRY(n, struct opening, of_segment)->offset;
@@ -52,7 +53,7 @@ body_is_opening(const struct segment *s, uint64_t from, uint64_t end)
     return false;
 }
 
-/* Several headers are written at once. No body may be acknowledged before all headers in front of it are there, whoever
+/* Several headers are written at once. No body may be acknowledged before all headers in front of it are there: a scan that
  * follows the chain from the first place must come to it, and its own: the final one goes over that. */
 enum err
 body_wait_for_headers(struct segment *s, uint64_t before, struct errbuf *eb)
@@ -75,6 +76,8 @@ reserve_own(struct body *b, uint64_t size, struct errbuf *eb)
     struct log_record open;
     enum err rc = body_head_buffer(&io, eb);
 
+    assert(on_owner(b->disk));
+    assert(b->segment == NULL);
     if (rc != ERR_OK)
         return rc;
     b->growing = size == STORE_SIZE_UNKNOWN;
@@ -106,6 +109,9 @@ cut_end(struct segment *s)
     uint64_t end = s->owner.used + STORE_ALIGN;
     enum err rc = ERR_OK;
 
+    assert(s->kind == SEGMENT_BODIES);
+    assert(s->owner.used + STORE_ALIGN <= s->owner.size || s->doomed ||
+           s->owner.used <= s->owner.size);
     if (end >= s->owner.size)
         return;
     rc = rt_truncate(s->file, s->owner.used, &eb);
@@ -128,6 +134,8 @@ shared_segment(struct store *d, enum store_class class, uint64_t span, struct er
     struct segment *s = d->segments->bodies[class], *next;
     enum err rc;
 
+    assert(on_owner(d));
+    assert(span % STORE_ALIGN == 0);
     if (s != NULL && !s->doomed && s->owner.used + span + STORE_ALIGN <= s->owner.size)
         return ERR_OK;
     rc = segment_make_shared(d, class, SEGMENT_BODIES, 0, BODY_BYTES_LEAST,
@@ -148,6 +156,8 @@ reserve_take_place(struct body *b, uint64_t size, struct errbuf *eb)
     struct store *d = b->disk;
     enum err rc = rt_sem_acquire(&d->segments->reserve, DEADLINE_NEVER);
 
+    assert(size < BODY_OWN);
+    assert(b->segment == NULL);
     if (rc != ERR_OK)
         return err_set(eb, rc, "gave up waiting for a place");
     b->span = body_span(size);
@@ -178,6 +188,8 @@ write_opening(void *arg)
     struct rt_shield shield;
     enum err rc;
 
+    assert(s->kind == SEGMENT_BODIES);
+    assert(o->offset + BODY_HEAD <= s->owner.used || s->doomed);
     rt_shield_begin(&shield);
     rc = rt_write(s->file, o->offset, o->header, 0, BODY_HEAD, RT_WRITE, &eb);
     rt_shield_end(&shield);
@@ -249,6 +261,8 @@ body_reserve(struct store *d, enum store_class class, const struct log_record *h
     struct reserve_job j = {.body = out, .size = size, .eb = eb, .rc = ERR_CANCELLED};
     enum err rc;
 
+    assert(class < STORE_CLASSES_);
+    assert(size == STORE_SIZE_UNKNOWN || size <= BODY_MAX);
     *out = (struct body){.disk = d, .class = class, .head = *head};
     if (atomic_load(&d->failed))
         return err_set(eb, ERR_IO, "the disk has failed");

@@ -25,7 +25,7 @@ body_sums_record(const struct body *b, uint64_t size, struct span sums,
                                .meta = meta};
 }
 
-/* Behind the whole pages of the payload: its tail, sums header, sums; then, where the place is larger, a dead log_record that
+/* Behind the whole pages of the payload: its tail, sums header, sums; then, where the place is larger, a dead record that
  * fills it. One write that ends at a multiple of 4 KiB: with the filler or before it. */
 struct sums_write {
     struct segment *segment; /* borrowed */
@@ -42,6 +42,8 @@ seal_put_filler(char *to, const struct body *b, uint64_t end)
 {
     struct log_record fill = {.kind = LOG_RECORD_DEAD, .span = b->offset + b->span - end};
 
+    assert(end < b->offset + b->span);
+    assert((b->offset + b->span - end) % STORE_ALIGN == 0);
     fill.payload = fill.span - BODY_HEAD;
     body_head_put(to, b->segment, end, &fill);
 }
@@ -88,6 +90,9 @@ write_sums(void *arg)
     struct sums_write *w = arg;
     uint64_t len = w->end - w->from + (w->filled ? BODY_HEAD : 0);
 
+    assert(w->from % STORE_ALIGN == 0);
+    assert(w->end % STORE_ALIGN == 0);
+    assert(w->from < w->end);
     w->rc =
         rt_write(w->segment->file, w->from, w->io, 0, (uint32_t)len, RT_WRITE, &w->eb);
 }
@@ -148,7 +153,7 @@ is_last(const struct body *b)
     return b->segment->owner.used == b->offset + b->span;
 }
 
-/* Nobody comes behind the last place while this has the turn to reserve. *has: it has. */
+/* No place is reserved behind the last one while this holds the reservation turn. *has: it does. */
 static enum err
 hold_last(struct body *b, bool *has, struct errbuf *eb)
 {
@@ -179,6 +184,10 @@ seal_shared(void *arg)
     unsigned turn;
     bool last = false;
 
+    assert(on_owner(b->disk));
+    assert(!b->finished);
+    assert(j->sums.end <= b->offset + b->span);
+    assert(s->kind == SEGMENT_BODIES);
     rt_shield_begin(&shield);
     j->rc = body_wait_for_headers(s, b->offset + 1, j->eb);
     if (j->rc == ERR_OK)
@@ -210,6 +219,9 @@ seal_own(struct body *b, struct seal_job *j)
     uint64_t size = j->sums.end + STORE_ALIGN;
     enum err rc;
 
+    assert(b->segment->kind == SEGMENT_ONE);
+    assert(j->sums.end <= b->offset + b->span);
+    assert(b->offset == STORE_ALIGN);
     j->head.span = j->sums.end - b->offset;
     atomic_fetch_sub(&b->disk->segments->used_bytes[b->class], b->span - j->head.span);
     b->span = j->head.span;

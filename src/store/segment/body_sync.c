@@ -16,6 +16,8 @@ note_dirty(void *arg)
 {
     struct segment *s = arg;
 
+    assert(s->class == STORE_CACHED);
+    assert(on_owner(s->disk));
     if (s->owner.dirty)
         return;
     s->owner.dirty = true;
@@ -23,7 +25,7 @@ note_dirty(void *arg)
     list_push_back(&s->disk->segments->dirty_bodies, &s->owner.of_dirty);
 }
 
-/* A failed sync is final: the segment takes nothing more, whoever waited for that sync is refused. */
+/* A failed sync is final: the segment takes nothing more, and every body that waited for that sync is refused. */
 static enum err
 sync_segment(struct segment *s, struct errbuf *eb)
 {
@@ -43,6 +45,7 @@ sync_segment(struct segment *s, struct errbuf *eb)
 unsigned
 body_sealing_begin(struct segment *s)
 {
+    assert(s->owner.sealing_turn <= 1);
     s->owner.sealing[s->owner.sealing_turn]++;
     return s->owner.sealing_turn;
 }
@@ -62,6 +65,7 @@ wait_for_others(struct segment *s)
 {
     unsigned turn = s->owner.sealing_turn;
 
+    assert(s->owner.syncing);
     s->owner.sealing_turn = !turn;
     while (s->owner.sealing[turn] > 0 &&
            rt_cond_wait(&s->owner.synced, DEADLINE_NEVER) == ERR_OK)
@@ -85,6 +89,9 @@ sync_together(void *arg)
     uint64_t mine = j->wanted != 0 ? j->wanted : s->owner.syncs_begun + 1;
     struct rt_shield shield;
 
+    assert(on_owner(s->disk));
+    assert(s->kind == SEGMENT_BODIES);
+    assert(mine <= s->owner.syncs_begun + 1);
     rt_shield_begin(&shield);
     j->rc = ERR_OK;
     while (j->rc == ERR_OK && s->owner.syncs_done < mine) {
@@ -113,6 +120,7 @@ body_sync(struct body *b, struct errbuf *eb)
         .segment = b->segment, .wanted = b->sync_wanted, .eb = eb, .rc = ERR_CANCELLED};
     enum err rc;
 
+    assert(b->segment != NULL);
     if (b->class == STORE_CACHED)
         return on_owner_loop(b->disk, note_dirty, b->segment);
     if (b->segment->doomed)

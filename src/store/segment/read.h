@@ -1,5 +1,5 @@
 /* read: bytes of a disk, verified before anybody sees them. Any loop; all may switch. The calls for the rooms
- * above (store_read_begin() …) stand in disk_read.h. */
+ * above (store_read_begin() …) stand in store_read.h. */
 #pragma once
 #include "store/record/format.h"
 #include "store/record/log_record.h"
@@ -9,7 +9,7 @@
 struct manifest;
 struct store;
 
-/* One record of a log in memory, its header judged and, where wanted, its payload too. */
+/* One record of a log in memory, its header checked and, where wanted, its payload too. */
 struct loaded {
     struct iobuf *buf;
     struct log_record m; /* spans lie in buf; m.body is empty unless it was wanted */

@@ -47,6 +47,7 @@ read_file_open(struct store *d, const struct entry *entry, struct read_file *out
         (entry->flags & ENTRY_CACHED) != 0 ? STORE_CACHED : STORE_NATIVE;
     char name[SEGMENT_NAME_ROOM];
 
+    assert(out != NULL);
     *out = (struct read_file){.pin = segment_pin(d, entry->place.segment)};
     if (out->pin != NULL)
         return ERR_OK;
@@ -227,7 +228,7 @@ load_log_record(struct store *d, const struct entry *entry, bool want_body,
     do {
         iobuf_drop(&out->buf);
         rc = read_check_record(s->file, s, entry, len, out, &more, eb);
-        /* A payload that nobody wants is not waited for. */
+        /* Does not wait for a payload that is not wanted. */
         if (rc == ERR_OK && more > 0 && !want_body && out->m.head_len != 0)
             break;
         if (rc == ERR_OK && more > 0 && (more <= len || more > BATCH_MAX))
@@ -254,6 +255,7 @@ read_log_record_quiet(struct store *d, const struct entry *entry, bool want_body
 {
     uint64_t bad;
 
+    assert(d->segments != NULL);
     return load_log_record(d, entry, want_body, out, &bad, eb);
 }
 
@@ -340,6 +342,8 @@ sums_get(struct rt_file *f, const struct entry *entry, uint64_t block, uint64_t 
 {
     enum err rc = ERR_OK;
 
+    assert(count > 0);
+    assert(s != NULL);
     assert(block + count <= block_count(entry->size));
     if (s->file_offset == 0)
         rc = read_sums_head(f, entry, s, eb);

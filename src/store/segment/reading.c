@@ -1,6 +1,7 @@
 #include "store/segment/reading.h"
 
 #include "store/core/core.h"
+#include <assert.h>
 #include <stdlib.h>
 
 struct readings_of_loop {
@@ -38,6 +39,7 @@ readings_free(struct readings **rp)
 void
 reading_begin(struct store *d, struct reading *r)
 {
+    assert(d->readings != NULL);
     list_push_back(&d->readings->of[rt_loop_index()].list, &r->of_loop);
 }
 
@@ -93,6 +95,8 @@ readings_ask(struct store *d, struct reading_place *at, uint32_t count)
 {
     struct ask a = {.disk = d, .at = at, .count = count};
 
+    assert(on_owner(d));
+    assert(count > 0 || at == NULL || count == 0);
     for (unsigned i = 0; i < d->readings->loops; i++) {
         enum err rc = ERR_OK;
 

@@ -31,6 +31,6 @@ struct reading_place {
     uint64_t offset; /* UINT64_MAX: anywhere in the segment */
     bool busy;       /* the answer */
 };
-/* Sets `busy` where somebody reads. ERR_BUSY: a loop could not be asked, all may be. Home; switches. */
+/* Sets `busy` for places that are being read. ERR_BUSY: a loop did not answer, so any may be. Owner loop; switches. */
 enum err readings_ask(struct store *d, struct reading_place *at,
                       uint32_t count) MUST_CHECK;

@@ -24,7 +24,7 @@ wal_scan_begin(struct wal_scan *s, const struct scan_source *source, uint64_t of
 /* A piece is read into the second half of a buffer; what a batch has left of the one before is copied in front of it,
  * so a batch fits wherever it begins. */
 #define SCAN_PIECE (IOBUF_MAX / 2)
-static_assert(BATCH_MAX <= SCAN_PIECE, "what is left of a group fits before a piece");
+static_assert(BATCH_MAX <= SCAN_PIECE, "what is left of a batch fits before a piece");
 
 void
 scan_spare_keep(struct scan_spare *s, struct iobuf **bp)
@@ -201,7 +201,7 @@ move_window(struct wal_scan *s, uint64_t begin, struct errbuf *eb)
     s->window_from = SCAN_PIECE - kept;
     s->window_at = begin;
     s->window_len = kept + have;
-    /* Whoever begins where a log begins, or comes from here, reads on. */
+    /* A scan that begins where a log begins, or continues here, reads on. */
     if ((goes_on || begin <= STORE_ALIGN) && have == SCAN_PIECE)
         scan_start_readahead(s, begin + s->window_len);
     return ERR_OK;
@@ -294,7 +294,7 @@ is_padding_clean(const char *at, uint64_t len)
     return len == 0 || (at[0] == '\0' && memcmp(at, at + 1, len - 1) == 0);
 }
 
-/* The record at `offset`, its header judged by what binds it, its payload by its sums. */
+/* The record at `offset`, its header checked by what binds it, its payload by its sums. */
 static enum scanned
 scan_record(struct wal_scan *s, uint64_t offset, struct log_record *m, struct errbuf *eb)
 {
@@ -321,7 +321,7 @@ scan_record(struct wal_scan *s, uint64_t offset, struct log_record *m, struct er
         return no_batch(eb, "a header of another place");
     whole = m->head_len + align_up(m->payload, 512);
     if (m->payload > BATCH_MAX || whole > BATCH_MAX)
-        return no_batch(eb, "a member longer than a group");
+        return no_batch(eb, "a record longer than a batch");
     return SCAN_BATCH;
 }
 
@@ -332,11 +332,11 @@ scan_check_record(struct wal_scan *s, const struct log_record *m, bool first,
                   struct errbuf *eb)
 {
     if (first && s->batch != 0 && m->batch != s->batch)
-        return no_batch(eb, "a group with another number");
+        return no_batch(eb, "a batch with another number");
     if (first && m->epoch < s->epoch)
-        return no_batch(eb, "a group of an earlier start");
+        return no_batch(eb, "a batch of an earlier start");
     if (!first && (m->batch != s->records[0].batch || m->epoch != s->records[0].epoch))
-        return no_batch(eb, "a member of another group");
+        return no_batch(eb, "a record of another batch");
     if (m->kind == LOG_RECORD_SEGMENT_HEADER || m->kind >= LOG_RECORD_BODY)
         return no_batch(eb, "a member that does not belong in a log");
     return SCAN_BATCH;
@@ -355,7 +355,7 @@ scan_heads(struct wal_scan *s, uint64_t *end, uint64_t *moves, struct errbuf *eb
         enum scanned got;
 
         if (s->count == BATCH_RECORDS)
-            return no_batch(eb, "a group of too many members");
+            return no_batch(eb, "a batch of too many records");
         got = scan_record(s, at, m, eb);
         if (got == SCAN_BATCH)
             got = scan_check_record(s, m, s->count == 0, eb);
@@ -365,14 +365,14 @@ scan_heads(struct wal_scan *s, uint64_t *end, uint64_t *moves, struct errbuf *eb
             *moves = s->moves;
         at = log_record_end(m);
         if (at - s->offset > BATCH_MAX)
-            return no_batch(eb, "a group that is too long");
+            return no_batch(eb, "a batch that is too long");
         if (m->last)
             break;
     }
     *end = at;
     return at % STORE_ALIGN == 0
                ? SCAN_BATCH
-               : no_batch(eb, "a group that does not end at a multiple of 4 KiB");
+               : no_batch(eb, "a batch that does not end at a multiple of 4 KiB");
 }
 
 static enum scanned
@@ -384,7 +384,7 @@ scan_payloads(struct wal_scan *s, uint64_t end, uint64_t moves, struct errbuf *e
     if (scan_look(s, s->offset, end - s->offset, &batch, eb) != ERR_OK)
         return SCAN_ERROR;
     if (batch.len < end - s->offset)
-        return no_batch(eb, "the segment ends inside a group");
+        return no_batch(eb, "the segment ends inside a batch");
     for (uint32_t i = 0; i < s->count; i++) {
         struct log_record *m = &s->records[i];
         const char *head = batch.at + (at - s->offset);
@@ -553,7 +553,7 @@ wal_scan_salvage(struct wal_scan *s, uint64_t to, uint64_t below, wal_salvage_fn
             continue;
         }
         if (m->kind == LOG_RECORD_BUCKET && m->body_damaged)
-            *whole = false; /* nobody reads it again */
+            *whole = false; /* it is not read again */
         at = log_record_end(m);
         batch = m->batch;
         epoch = m->epoch;

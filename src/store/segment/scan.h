@@ -72,11 +72,11 @@ enum scanned wal_scan_next(struct wal_scan *s, struct errbuf *eb);
 /* The same in two steps, for who parses on another thread. The window is made to begin with the next batch; may switch. */
 enum err wal_scan_fill(struct wal_scan *s, struct errbuf *eb) MUST_CHECK;
 /* The next batch from the window alone, its records to `into` (BATCH_RECORDS): SCAN_BATCH, SCAN_MORE, or what else stands
- * there. Does not switch: any thread, while nobody else uses the scan. */
+ * there. Does not switch: any thread, one at a time. */
 enum scanned wal_scan_within(struct wal_scan *s, struct log_record *into);
 
 /* After SCAN_END: does a later batch stand behind, whole? In a log whose batches are synced one by one (native) what stands
- * here was acknowledged then, and is damaged; of a cached one hole.h judges. Looks `far` bytes readahead. False: none, the
+ * here was acknowledged then, and is damaged; of a cached one log_gap.h decides. Looks `far` bytes ahead. False: none, the
  * scan is as it was, and *eb too. May switch. */
 struct wal_scan_next_batch {
     uint64_t offset, batch, epoch;
@@ -98,7 +98,7 @@ uint64_t wal_scan_epoch_before(struct wal_scan *s);
 /* Goes on there. */
 void wal_scan_resume(struct wal_scan *s, const struct wal_scan_next_batch *to);
 
-/* One place of a body segment. SCAN_BATCH: its header, judged, in *out (spans lie in `buf`, which the caller drops),
+/* One place of a body segment. SCAN_BATCH: its header, checked, in *out (spans lie in `buf`, which the caller drops),
  * *next is where the next place stands. */
 enum scanned place_scan(const struct scan_source *s, uint64_t offset,
                         struct log_record *out, struct iobuf **buf, uint64_t *next,

@@ -49,7 +49,7 @@ struct feeder {
 
 struct scan_readahead {
     struct scan_readahead_wal *logs; /* owned */
-    uint32_t count, next;            /* next: the first log that nobody has taken */
+    uint32_t count, next;            /* next: the first log that no feeder has taken */
     enum store_class class;
     uint64_t far;
     struct rt_group batch;
@@ -66,7 +66,7 @@ struct parse {
     enum scanned got;
 };
 
-/* Key and entry stand beside each other: whoever applies the record need not look into the window, 2 KiB a record and in no
+/* Key and entry stand beside each other: applying the record does not touch the window, 2 KiB a record and in no
  * cache of his. */
 static void
 code_entry(struct scan_chunk *b, struct log_record *m)
@@ -212,7 +212,7 @@ readahead_feed(void *arg)
     }
     f->log = NO_LOG;
     f->runs = false;
-    scan_spare_free(&f->windows); /* whoever scans for himself may need them */
+    scan_spare_free(&f->windows); /* a scan without feeders may need them */
     rt_cond_broadcast(&a->changed);
 }
 
@@ -311,7 +311,7 @@ readahead_front_of(struct feeder *f, uint32_t log)
     return NULL;
 }
 
-/* The chunk from which the next batch of this log comes, or NULL: the log goes no further, or nobody reads it. */
+/* The chunk from which the next batch of this log comes, or NULL: the log goes no further, or no feeder reads it. */
 static struct scan_chunk *
 scan_chunk_for(struct scan_readahead *a, uint32_t log)
 {

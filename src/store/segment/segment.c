@@ -58,6 +58,23 @@ segment_name_parse(const char *name, enum segment_kind *kind, uint32_t *id)
     return false;
 }
 
+/* What holds of a segment whenever the owner loop looks at it. */
+void
+segment_check(const struct segment *s)
+{
+    assert(s->disk != NULL && s->id <= SEGMENT_ID_MAX);
+    assert(s->class < STORE_CLASSES_);
+    assert(atomic_load_explicit(&s->refs, memory_order_relaxed) > 0);
+    assert(s->owner.used % STORE_ALIGN == 0);
+    assert(s->owner.used >= STORE_ALIGN);
+    assert(s->kind != SEGMENT_LOG || s->owner.open_places == 0);
+    assert(s->kind == SEGMENT_LOG || !s->owner.current);
+    assert(s->kind == SEGMENT_BODIES || list_empty(&s->owner.openings));
+    assert(s->owner.syncs_done <= s->owner.syncs_begun);
+    assert(s->owner.sealing_turn <= 1);
+    assert(s->class == STORE_CACHED || !s->owner.dirty);
+}
+
 /* ---- the table ---- */
 
 static segment_slot *
@@ -69,7 +86,7 @@ segment_slot_of(struct store *d, uint32_t id, bool make)
     if (top >= SEGMENT_TABLE_TOP)
         return NULL;
     page = atomic_load_explicit(&d->segments->table[top], memory_order_acquire);
-    if (page == NULL && make) { /* owner only: nobody else makes one meanwhile */
+    if (page == NULL && make) { /* only the owner loop makes one */
         page = xcalloc(SEGMENT_TABLE_PAGE, sizeof *page);
         atomic_store_explicit(&d->segments->table[top], page, memory_order_release);
     }
@@ -79,6 +96,7 @@ segment_slot_of(struct store *d, uint32_t id, bool make)
 struct segment *
 segment_ref(struct segment *s)
 {
+    assert(atomic_load_explicit(&s->refs, memory_order_relaxed) > 0);
     atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
     return s;
 }
@@ -119,6 +137,8 @@ table_add(struct segment *s)
 {
     segment_slot *slot = segment_slot_of(s->disk, s->id, true);
 
+    assert(s->kind != SEGMENT_ONE);
+    assert(list_empty(&s->owner.of_class));
     assert(slot != NULL && atomic_load(slot) == NULL);
     list_push_back(&s->disk->segments->of_class[s->class], &s->owner.of_class);
     atomic_store_explicit(slot, segment_ref(s), memory_order_release);
@@ -158,6 +178,7 @@ table_clear(struct segments *all)
 void
 segment_table_clear(struct store *d)
 {
+    assert(d->segments != NULL);
     table_clear(d->segments);
 }
 
@@ -199,6 +220,8 @@ write_header(struct segment *s, struct errbuf *eb)
     struct buf head;
     enum err rc = iobuf_get(STORE_ALIGN, &b);
 
+    assert(s->file != NULL);
+    assert(s->disk->epoch > 0);
     if (rc != ERR_OK)
         return err_set(eb, rc, "no buffer for the header of a segment");
     memcpy(m.cluster_id, s->disk->o.cluster_id, sizeof m.cluster_id);
@@ -235,6 +258,9 @@ make_file(struct store *d, enum store_class class, enum segment_kind kind,
     struct segment *s;
     enum err rc;
 
+    assert(on_owner(d));
+    assert(bytes >= 2 * STORE_ALIGN);
+    assert(kind == SEGMENT_LOG || first_batch == 0);
     *out = NULL;
     if (d->segments->next_id > SEGMENT_ID_MAX)
         return err_set(eb, ERR_NO_SPACE, "the disk has used up its %u segment numbers",
@@ -290,7 +316,7 @@ segment_make(struct store *d, enum store_class class, enum segment_kind kind,
 #define PIN_WAITS   500u /* readers of logs hold them for one read */
 /* More in one write fills the disk's queue (254 pieces of a page), and the sync of a batch waits behind it for 0.5 ms. */
 #define ZEROS_PIECE (128u << 10)
-#define ZEROS_ALONE (1u << 20) /* while the disk is opened nobody syncs */
+#define ZEROS_ALONE (1u << 20) /* while the disk is opened there are no syncs */
 
 /* `len` bytes of them, or until *stop; without it while the disk is opened. */
 static enum err
@@ -301,6 +327,8 @@ write_zeros(struct segment *s, uint64_t offset, uint64_t len, const bool *stop,
     struct iobuf *b;
     enum err rc = iobuf_get(room, &b);
 
+    assert(offset % STORE_ALIGN == 0);
+    assert(len % STORE_ALIGN == 0);
     if (rc != ERR_OK)
         return err_set(eb, rc, "no buffer to clear a log");
     memset(b->at, 0, room);
@@ -325,6 +353,8 @@ make_spare(struct segment *s, struct errbuf *eb)
 {
     enum err rc;
 
+    assert(s->kind == SEGMENT_LOG);
+    assert(!s->owner.current);
     s->generation++;
     s->first_batch = 0;
     rc = write_header(s, eb);
@@ -400,7 +430,7 @@ segment_recycle(struct store *d, struct segment **sp, struct errbuf *eb)
         }
     }
     rc = unlink_log(d, class, s->id, eb);
-    segment_drop(&s); /* whoever still reads keeps the file */
+    segment_drop(&s); /* readers keep the file */
     return rc;
 }
 

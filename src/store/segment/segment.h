@@ -1,7 +1,7 @@
 /* segment: the tar files of a disk: made, named, found by number, pinned. docs/formats.md, sections 1 and 3.
  *
  * Logs and shared body segments are in the disk's table while it is open, with their file; a segment of one
- * body is opened by name by whoever reads it. segment_pin() works on any loop without a lock: a slot is
+ * body is opened by name by its reader. segment_pin() works on any loop without a lock: a slot is
  * emptied on the owner loop, the table's reference dropped when every loop has passed on.
  */
 #pragma once
@@ -22,7 +22,7 @@ struct survey {
 
 /* A segment that is written, or shared. Segments of one finished body have none: they are opened by name. */
 struct segment {
-    /* Set at birth. */
+    /* Set when it is made. */
     struct store *disk; /* borrowed */
     uint32_t id;
     uint32_t generation;
@@ -36,7 +36,7 @@ struct segment {
     _Atomic bool doomed;         /* a write or sync failed: nothing more goes here */
     _Atomic uint32_t head_guess; /* how long heads of records are; read_file.c */
 
-    /* Home. */
+    /* Owner loop. */
     struct {
         uint64_t size; /* allocated */
         uint64_t used; /* the next place or batch goes here */
@@ -87,6 +87,9 @@ struct segments {
 struct segments *segments_new(void);
 void segments_free(struct segments **sp); /* NULL is fine */
 
+void segment_check(
+    const struct segment *s); /* asserts what holds between its fields; owner */
+
 #define SEGMENT_NAME_ROOM 24
 #define LOG_BYTES_LEAST   MIB(16)
 #define LOG_BYTES_MOST    MIB(256)
@@ -96,14 +99,14 @@ bool segment_name_parse(const char *name, enum segment_kind *kind, uint32_t *id)
 
 /* Makes a segment of `bytes` (a first step of it for one body of unknown length), header written. Logs and
  * shared ones are durable, folder included, and in the table; one for a body is not yet either. The caller owns
- * a reference. Home; may switch. */
+ * a reference. Owner loop; may switch. */
 enum err segment_make(struct store *d, enum store_class class, enum segment_kind kind,
                       uint64_t first_batch, uint64_t bytes, struct segment **out,
                       struct errbuf *eb) MUST_CHECK;
 /* The same for logs and shared segments: a log as large as a 32nd of what the class holds, others as large as that,
  * between `from` and `most`; smaller where
  * the disk has not that much left, but with room for `room` behind the header. A log takes the spare, if there is one.
- * Home; may switch. */
+ * Owner loop; may switch. */
 enum err segment_make_shared(struct store *d, enum store_class class,
                              enum segment_kind kind, uint64_t first_batch, uint64_t from,
                              uint64_t most, uint64_t room, struct segment **out,
@@ -111,29 +114,29 @@ enum err segment_make_shared(struct store *d, enum store_class class,
 /* Bytes of the file of a segment of one body. May switch. */
 enum err segment_size(struct store *d, enum store_class class, uint32_t id, uint64_t *out,
                       struct errbuf *eb) MUST_CHECK;
-/* Opens one that exists and checks its header. Logs and shared ones come into the table. Home; may switch. */
+/* Opens one that exists and checks its header. Logs and shared ones come into the table. Owner loop; may switch. */
 enum err segment_open(struct store *d, enum store_class class, enum segment_kind kind,
                       uint32_t id, struct segment **out, struct errbuf *eb) MUST_CHECK;
 /* One log whose header says nothing, for who finds out otherwise what it is (lost_head.c): not in the table, generation and
  * first batch unknown. Then it comes into the table: `first_batch` is the one in front of the first that is known to stand in
- * it. Home; the first may switch. */
+ * it. Owner loop; the first may switch. */
 enum err segment_open_headless(struct store *d, enum store_class class, uint32_t id,
                                struct segment **out, struct errbuf *eb) MUST_CHECK;
 void segment_join(struct segment *s, uint32_t generation, uint64_t first_batch);
-/* Takes it out of table and folder. Home; may switch. */
+/* Takes it out of table and folder. Owner loop; may switch. */
 enum err segment_remove(struct store *d, enum store_class class, enum segment_kind kind,
                         uint32_t id, struct errbuf *eb) MUST_CHECK;
 
 /* A log in which nothing lives any more goes out of table and folder, durably, or becomes the spare of its class: its
- * header says so under the next generation, and no old batch can be read again. Takes the caller's reference. Home;
+ * header says so under the next generation, and no old batch can be read again. Takes the caller's reference. Owner loop;
  * may switch. */
 enum err segment_recycle(struct store *d, struct segment **sp,
                          struct errbuf *eb) MUST_CHECK;
 /* Makes the log that the class will need next, as its spare: written full of zeros, durable. What is not wanted any more
- * when it is ready (there is a spare by then, room is tight, *stop) is removed again. Home; may switch. */
+ * when it is ready (there is a spare by then, room is tight, *stop) is removed again. Owner loop; may switch. */
 enum err segment_make_spare(struct store *d, enum store_class class, const bool *stop,
                             struct errbuf *eb) MUST_CHECK;
-/* Unlinks the spare: for want of room, at the end. Home; may switch. */
+/* Unlinks the spare: for want of room, at the end. Owner loop; may switch. */
 void segment_drop_spare(struct store *d, enum store_class class);
 static inline bool
 segment_is_spare(const struct segment *s)
@@ -148,9 +151,9 @@ void segment_discard(struct store *d, enum store_class class, const char *name);
 struct segment *segment_pin(struct store *d, uint32_t id);
 struct segment *segment_ref(struct segment *s);
 void segment_drop(struct segment **sp);    /* NULL is fine. Any loop. */
-void segment_table_clear(struct store *d); /* at the end: nobody reads any more */
+void segment_table_clear(struct store *d); /* at the end: there are no readers any more */
 
-/* Reads and judges the header of a segment file. *out has id, generation and the segment's fields; the ids of
+/* Reads and checks the header of a segment file. *out has id, generation and the segment's fields; the ids of
  * cluster and disk are for the caller to compare. Any loop; may switch. */
 enum err segment_header_read(struct rt_file *f, struct log_record *out,
                              struct errbuf *eb) MUST_CHECK;

@@ -1,5 +1,6 @@
 #include "store/segment/space.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -33,7 +34,7 @@ struct space {
     _Atomic uint64_t ahead[STORE_CLASSES_]; /* allocated, and nothing stands there yet */
     _Atomic uint64_t appended[2], reclaimed[3];
 
-    /* Home. */
+    /* Owner loop. */
     struct {
         bool has_ballast;
         unsigned ticks;
@@ -85,7 +86,7 @@ space_refuse(const struct space *s, struct errbuf *eb)
         return err_set(eb, ERR_NO_SPACE,
                        "the disk is full: %" PRIu64 " of %" PRIu64
                        " MiB are free, and its index is damaged: deletes give no room "
-                       "before a restart, which makes the index anew",
+                       "before a restart, which rebuilds the index",
                        atomic_load(&s->free_bytes) >> 20, atomic_load(&s->total) >> 20);
     return err_set(eb, ERR_NO_SPACE,
                    "the disk is full: %" PRIu64 " of %" PRIu64 " MiB are free, %" PRIu64
@@ -173,6 +174,7 @@ space_give_ballast(struct space *s)
     struct errbuf eb = {0};
     enum err rc;
 
+    assert(s == NULL || on_owner(s->disk));
     if (s == NULL || !s->owner.has_ballast)
         return false;
     s->owner.has_ballast = false;
@@ -425,6 +427,7 @@ space_new(struct store *d)
 {
     struct space *s = xcalloc(1, sizeof *s);
 
+    assert(d != NULL);
     s->disk = d;
     list_init(&s->of_all);
     rt_cond_init(&s->owner.wake);

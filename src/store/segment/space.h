@@ -17,20 +17,20 @@
 struct space;
 struct space *space_new(struct store *d);
 void space_free(struct space **sp); /* NULL is fine */
-/* Measures; a ballast that was given up is made again where there is room. Home; may switch. */
+/* Measures; a ballast that was given up is made again where there is room. Owner loop; may switch. */
 enum err space_open(struct space *s, struct errbuf *eb) MUST_CHECK;
 enum err space_start(struct space *s,
                      struct errbuf *eb) MUST_CHECK; /* the fiber; owner */
 void space_stop(struct space *s);                   /* owner; switches */
 
-/* May a body of so many bytes (STORE_SIZE_UNKNOWN: nobody knows) come in? ERR_NO_SPACE with a sentence. */
+/* May a body of so many bytes (or STORE_SIZE_UNKNOWN) come in? ERR_NO_SPACE with a sentence. */
 enum err space_admit(const struct space *s, uint64_t size, struct errbuf *eb) MUST_CHECK;
 /* May so many bytes be allocated for objects, so that the reserve stays free? Asks the file system. Any loop. */
 enum err space_leaves_reserve(struct space *s, uint64_t bytes,
                               struct errbuf *eb) MUST_CHECK;
 /* Something did not fit: no object comes in until there is room again. Any loop. */
 void space_ran_out(struct space *s, const char *what);
-/* For what has to be written: gives the ballast up. False: it was given up before. Home; may switch. */
+/* For what has to be written: gives the ballast up. False: it was given up before. Owner loop; may switch. */
 bool space_give_ballast(struct space *s);
 bool space_is_full(const struct space *s);
 /* Is less than twice the reserve free? Then compaction does not wait for quiet. */

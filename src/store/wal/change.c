@@ -29,6 +29,7 @@ changes_new(struct store *d, enum store_class class)
 {
     struct changes *c = xcalloc(1, sizeof *c);
 
+    assert(class < STORE_CLASSES_);
     c->disk = d;
     c->class = class;
     return c;
@@ -46,6 +47,20 @@ changes_free(struct changes **cp)
     free(c->versions);
     free(c->usage.at);
     free(c);
+}
+
+/* What holds of the changes of a batch between two records. */
+static void
+changes_check(const struct changes *c)
+{
+    assert(c->disk != NULL && c->class < STORE_CLASSES_);
+    assert(c->object_count <= BATCH_RECORDS);
+    assert(c->ended_uploads_count <= BATCH_RECORDS);
+    assert(c->begun_count <= BATCH_RECORDS);
+    assert(c->part_count <= BATCH_RECORDS);
+    assert(c->prepared_count <= BATCH_RECORDS);
+    assert(c->version_count <= c->version_room);
+    assert(c->class == STORE_NATIVE || c->prepared_count == 0);
 }
 
 bool
@@ -108,6 +123,7 @@ change_key_hash(const struct changes *c, uint64_t bucket, struct span key)
 static uint16_t *
 change_slot_of(struct changes *c, uint64_t hash, uint64_t bucket, struct span key)
 {
+    assert(c->object_count < CHANGED_SLOTS);
     for (uint64_t at = hash % CHANGED_SLOTS;; at = (at + 1) % CHANGED_SLOTS) {
         const struct changed_object *o;
 
@@ -161,7 +177,7 @@ changes_current(struct changes *c, uint64_t bucket, struct span key, struct entr
         *out = o->entry;
         return ERR_OK;
     }
-    if (is_seen(c, bucket, key)) { /* judged a moment ago, now it is applied */
+    if (is_seen(c, bucket, key)) { /* checked a moment ago, now it is applied */
         if (!c->found_seen)
             return ERR_NOT_FOUND;
         *out = c->seen.entry;
@@ -180,7 +196,7 @@ changes_current(struct changes *c, uint64_t bucket, struct span key, struct entr
     return rc;
 }
 
-/* What the bucket holds changes with the current entry. Whoever sets one has just asked for the one before. */
+/* What the bucket holds changes with the current entry. The caller has just looked up the one before. */
 static void
 note_usage(struct changes *c, uint64_t bucket, struct span key,
            const struct changed_object *before, const struct entry *entry)
@@ -204,6 +220,8 @@ changes_set_object(struct changes *c, uint64_t bucket, struct span key,
     struct changed_object *o = change_changed(c, bucket, key);
     uint64_t hash = change_key_hash(c, bucket, key);
 
+    assert(c->run != NULL);
+    assert(key.len > 0 && key.len <= STORE_KEY_MAX);
     note_usage(c, bucket, key, o, entry);
     if (o == NULL) {
         uint16_t *slot = change_slot_of(c, hash, bucket, key);
@@ -228,6 +246,9 @@ void
 changes_note_garbage(struct store *d, enum store_class class, uint32_t segment,
                      uint64_t offset, const struct content_id *content)
 {
+    assert(on_owner(d));
+    assert(d->wals->garbage_count <= d->wals->garbage_room);
+    assert(offset % 512 == 0);
     if (d->wals->garbage_count == d->wals->garbage_room) {
         d->wals->garbage_room =
             d->wals->garbage_room == 0 ? 64 : 2 * d->wals->garbage_room;
@@ -244,6 +265,8 @@ void
 changes_count_part(struct changes *c, uint32_t segment, bool in_log, uint64_t size,
                    int sign)
 {
+    assert(sign == 1 || sign == -1);
+    assert(c->run != NULL);
     run_segment(c->run, c->class, segment, sign * segment_weight(in_log, size), 0);
 }
 
@@ -441,6 +464,8 @@ changes_apply(struct changes *c, const struct log_record *m, struct entry *out,
     struct entry unused;
     struct entry *entry = out != NULL ? out : &unused;
 
+    changes_check(c);
+    assert(m->kind != 0);
     *entry = (struct entry){0};
     if (c->run == NULL)
         c->run = run_new();
@@ -483,6 +508,8 @@ changes_apply(struct changes *c, const struct log_record *m, struct entry *out,
 void
 changes_publish(struct changes *c)
 {
+    changes_check(c);
+    assert(on_owner(c->disk));
     if (memtable_gathered(c->disk->memtable) != NULL)
         memtable_gather(c->disk->memtable, &c->run);
     else if (c->run != NULL && run_count(c->run) > 0)
@@ -501,6 +528,7 @@ changes_publish(struct changes *c)
 void
 changes_forget(struct changes *c)
 {
+    changes_check(c);
     run_free(&c->run);
     if (c->object_count > 0)
         memset(c->slots, 0, sizeof c->slots);

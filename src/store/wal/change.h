@@ -79,7 +79,7 @@ changes_expect(struct changes *c, uint64_t bucket, struct span key, uint64_t has
 /* The entry of a key as it will be after the batch so far, tombstones included. ERR_NOT_FOUND. May switch. */
 enum err changes_current(struct changes *c, uint64_t bucket, struct span key,
                          struct entry *out, struct errbuf *eb) MUST_CHECK;
-/* Is there an object in this entry: no tombstone, not only a doubt? */
+/* Is there an object in this entry: no tombstone, not only a write in doubt? */
 bool entry_is_object(const struct entry *entry);
 /* Was this upload ended in this batch? */
 bool changes_ended(const struct changes *c, const struct upload_id *id);
@@ -92,7 +92,7 @@ bool changes_resolves(const struct changes *c, const struct content_id *content)
 /* Takes the record's effect into the run. *out (may be NULL) is the entry of the key afterwards. May switch. */
 enum err changes_apply(struct changes *c, const struct log_record *m, struct entry *out,
                        struct errbuf *eb) MUST_CHECK;
-/* The same for a record of a replay that puts an object under a key which nobody has ever heard of, as nearly all do: its
+/* The same for a record of a replay that puts an object under a key that memtable and index do not have, as nearly all do: its
  * entry is all there is to do. False: nothing was done, use changes_apply(). Does not switch. */
 bool changes_insert_new(struct changes *c, const struct log_record *m);
 /* Makes the batch visible to every loop and forgets it. */

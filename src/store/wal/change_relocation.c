@@ -31,7 +31,7 @@ end_of_upload(struct changes *c, const struct log_record *m, const struct entry 
     return ERR_OK;
 }
 
-/* Only what is the key's entry moves. So what a replay has met before, under a higher version, ended nothing: a doubt, whose
+/* Only what is the key's entry moves. So what a replay has met before, under a higher version, ended nothing: a write in doubt, whose
  * object it is that moved behind it, or what became of one that was cleared. The entry takes that version, so that it stands
  * above it wherever the two meet, and has it already when it is moved again; the one that it was born with says that it is
  * the same. */
@@ -51,7 +51,7 @@ row_above_in_doubt(struct changes *c, const struct log_record *m, struct entry *
         entry->version = now.version;
         entry->flags |= now.flags & ENTRY_IN_DOUBT;
     }
-    /* A log that stays longer than others (a damaged one is not compacted) has an older object, and the doubt was met before its own:
+    /* A log that stays longer than others (a damaged one is not compacted) has an older object, and the write in doubt was met before its own:
      * it may be of this one. If not, it is asked for once more. */
     if (rc == ERR_OK && entry_is_object(&now) && (now.flags & ENTRY_CACHED) != 0)
         entry->flags |= now.flags & ENTRY_IN_DOUBT;

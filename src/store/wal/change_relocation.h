@@ -1,7 +1,7 @@
 /* change_moved: the record `moved`: compaction has written a body or a log record again, the same version at another
  * place. Part of change.c.
  *
- * An entry that has this content gets the new place and keeps all else it says. Without one (an index made anew, the old
+ * An entry that has this content gets the new place and keeps all else it says. Without one (a rebuilt index, the old
  * log gone) the record makes the entry, as the first one did. With UPLOAD it is the manifest of an object of parts; with
  * UPLOAD and PART one of the parts that an object has in a log: that changes no entry, the manifest follows.
  *

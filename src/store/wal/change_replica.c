@@ -162,7 +162,7 @@ apply_tombstone_end(struct changes *c, const struct log_record *m, struct entry 
     return ERR_OK;
 }
 
-/* This disk's copy of a version goes; nobody hears that the object is deleted. Of an older one as well, which the version had
+/* This disk's copy of a version goes; other disks do not see a delete. Of an older one as well, which the version had
  * replaced here: its record may be gone, when its log was compacted. */
 static enum err
 apply_obsolete(struct changes *c, const struct log_record *m, struct entry *entry,

@@ -14,6 +14,6 @@ struct store;
 enum err changes_replica(struct changes *c, const struct log_record *m,
                          struct entry *entry, struct errbuf *eb) MUST_CHECK;
 
-/* change.c: the puncher hears of a body that lost its entry. */
+/* change.c: hands a body that lost its entry to the puncher. */
 void changes_note_garbage(struct store *d, enum store_class class, uint32_t segment,
                           uint64_t offset, const struct content_id *content);

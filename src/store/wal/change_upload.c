@@ -262,7 +262,7 @@ apply_complete(struct changes *c, const struct log_record *m, struct entry *entr
     enum err rc = record_entry(m, c->class, entry, eb);
 
     /* Which parts it took is lost: the object is there and can't be read, and the upload stays open, so that it can
-     * be completed anew. What the object replaced does not come back. */
+     * be completed again. What the object replaced does not come back. */
     if (rc == ERR_OK && m->body_damaged)
         return changes_put(c, m, entry, eb);
     if (rc == ERR_OK)

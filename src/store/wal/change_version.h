@@ -26,7 +26,7 @@ enum err changes_version(struct changes *c, uint64_t bucket, struct span key,
                          const struct version *born, struct entry *out, bool *current,
                          struct errbuf *eb) MUST_CHECK;
 /* `entry` takes the place of `old` as the current one: what becomes of `old`, and of the null version before it. Adds to
- * entry->flags where the bucket's versioning was not known to whoever wrote it. */
+ * entry->flags where the bucket's versioning was not known when it was written. */
 enum err changes_succeed(struct changes *c, const struct log_record *m,
                          const struct entry *old, struct entry *entry,
                          struct errbuf *eb) MUST_CHECK;

@@ -48,6 +48,21 @@ struct committer {
     struct span last_payload; /* its payload, the caller's */
 };
 
+/* What holds of a committer between two records. */
+static void
+committer_check(const struct committer *k)
+{
+    assert(k->disk != NULL && k->class < STORE_CLASSES_);
+    assert(k->queued <= QUEUE_MAX + BATCH_RECORDS);
+    assert((k->queued == 0) == list_empty(&k->queue));
+    assert(k->count <= BATCH_RECORDS);
+    assert(k->written <= k->count);
+    assert(k->len % 512 == 0);
+    assert(k->relocated <= k->len);
+    assert((k->written == 0) == (k->len == 0));
+    assert(!k->sync || k->written > 0);
+}
+
 /* ---- handing in ---- */
 
 static void
@@ -73,6 +88,9 @@ commit_enqueue(struct commit *c)
 {
     struct committer *k = c->disk->committer[c->class];
 
+    assert(c->key != NULL);
+    assert(on_owner(c->disk));
+    assert(list_empty(&c->in_queue));
     if (k == NULL || !k->daemon.running || k->stop) {
         (void)err_set(&c->eb, ERR_CLOSED, "the disk is closing");
         commit_answer(c, ERR_CLOSED);
@@ -100,6 +118,8 @@ enum err
 commit_submit(struct store *d, enum store_class class, struct commit *c,
               struct errbuf *eb)
 {
+    assert(class < STORE_CLASSES_);
+    assert(c->kind != 0);
     c->rc = health_may_write(d->health, eb);
     if (c->rc != ERR_OK)
         return c->rc;
@@ -122,6 +142,8 @@ commit_submit(struct store *d, enum store_class class, struct commit *c,
 void
 commit_start(struct store *d, enum store_class class, struct commit *c)
 {
+    assert(on_owner(d));
+    assert(c->kind != 0);
     c->disk = d;
     c->class = class;
     list_init(&c->in_queue);
@@ -172,6 +194,9 @@ commit_record_of(struct committer *k, struct commit *c)
                            .layout = c->layout,
                            .meta = c->meta};
 
+    assert(c->class == k->class);
+    assert(log->now != NULL);
+    assert(c->payload.len <= STORE_INLINE_MAX || c->kind != LOG_RECORD_PUT);
     if (c->kind == LOG_RECORD_BUCKET)
         m.payload_sum = hash_crc32c(0, c->payload.at, c->payload.len);
     if (kind->is_unnamed)
@@ -190,6 +215,7 @@ place_payload(struct committer *k, uint32_t at, uint32_t head, struct span paylo
 {
     char *to = k->buf->at + at + head;
 
+    assert(at + head + payload.len <= k->buf->room);
     if (payload.len > 0)
         memcpy(to, payload.at, payload.len);
     memset(to + payload.len, 0, align_up(payload.len, 512) - payload.len);
@@ -237,6 +263,8 @@ commit_write_record(struct committer *k, struct commit *c)
     struct entry entry;
     enum err rc = ERR_OK;
 
+    assert(k->written < BATCH_RECORDS);
+    assert(c->rc == ERR_OK);
     if (header_templates_fill(k->header_templates, k->class, &m, k->buf->at + k->len,
                               &entry)) {
         m.entry = &entry;
@@ -270,6 +298,9 @@ commit_close_batch(struct committer *k)
 {
     uint64_t end;
 
+    assert(k->written > 0);
+    assert(k->last_at < k->len);
+    assert(!k->last.last);
     k->last.last = true;
     buf_clear(&k->scratch);
     log_record_encode(&k->last, 0, &k->scratch); /* the flag may have made it longer */
@@ -286,7 +317,7 @@ commit_close_batch(struct committer *k)
 
 /* ---- one batch ---- */
 
-/* More than the log_record will take, filling included. */
+/* More than the record will take, filling included. */
 static uint64_t
 room_for(const struct commit *c)
 {
@@ -323,6 +354,8 @@ commit_gather(struct committer *k)
 static void
 put_back(struct committer *k, uint32_t from)
 {
+    assert(from <= k->count);
+    assert(from > 0);
     for (uint32_t i = k->count; i-- > from;) {
         list_push_front(&k->queue, &k->records[i]->in_queue);
         k->queued++;
@@ -333,6 +366,8 @@ put_back(struct committer *k, uint32_t from)
 static void
 commit_fill_batch(struct committer *k)
 {
+    committer_check(k);
+    assert(k->written == 0);
     for (uint32_t i = 0; i < k->count; i++) {
         struct commit *c = k->records[i];
         bool sync = false;
@@ -396,8 +431,10 @@ commit_batch(struct committer *k)
         return;
     }
     commit_fill_batch(k);
+    committer_check(k);
     if (k->written > 0) {
         commit_close_batch(k);
+        assert(k->len <= BATCH_MAX + STORE_ALIGN);
         rc = wal_append(d, k->class, k->buf, k->len, k->sync, &eb);
         if (rc == ERR_OK) {
             metric_add(M_DISK_COMMITS, 0, k->written);
@@ -487,6 +524,8 @@ committer_start(struct store *d, enum store_class class, struct errbuf *eb)
     struct committer *k = xcalloc(1, sizeof *k);
     enum err rc;
 
+    assert(d->committer[class] == NULL);
+    assert(on_owner(d));
     k->disk = d;
     k->class = class;
     list_init(&k->queue);
@@ -506,6 +545,7 @@ committer_stop(struct store *d, enum store_class class)
 {
     struct committer *k = d->committer[class];
 
+    assert(class < STORE_CLASSES_);
     if (k == NULL)
         return;
     k->stop = true;

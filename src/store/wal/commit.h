@@ -1,5 +1,5 @@
 /* commit: the one place where changes of a class become real. A fiber on the owner loop gathers what all loops
- * hand in, judges conditions, appends one batch to the log, syncs once, makes it visible, answers.
+ * hand in, checks preconditions, appends one batch to the log, syncs once, makes it visible, answers.
  */
 #pragma once
 #include "rt/point.h"
@@ -85,7 +85,7 @@ struct commit {
 
     /* The answer. */
     enum err rc;
-    struct entry entry;       /* as it stands now */
+    struct entry entry;       /* the current one */
     bool existed;             /* there was an object before */
     struct version committed; /* of the record */
     bool unknown;             /* the record may be in the log although rc is an error */
@@ -125,14 +125,14 @@ commit_has_version(const struct commit *c)
     return c->version.epoch != 0 || c->version.counter != 0;
 }
 
-/* The two halves of commit_submit(), to have several on their way. Home; start does not wait. */
+/* The two halves of commit_submit(), to have several on their way. Owner loop; start does not wait. */
 void commit_start(struct store *d, enum store_class class, struct commit *c);
 enum err commit_wait(struct commit *c, struct errbuf *eb) MUST_CHECK;
 /* Hands it in and waits for the answer, which is also the result. Any loop; switches; not cancelled. */
 enum err commit_submit(struct store *d, enum store_class class, struct commit *c,
                        struct errbuf *eb) MUST_CHECK;
 
-/* Home. */
+/* Owner loop. */
 enum err committer_start(struct store *d, enum store_class class,
                          struct errbuf *eb) MUST_CHECK;
 void committer_stop(struct store *d,

@@ -1,5 +1,6 @@
 #include "store/wal/flush.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/log.h"
@@ -56,7 +57,7 @@ sync_cached(struct store *d, struct errbuf *eb)
     }
     if (rc == ERR_OK && any)
         rc = rt_dir_sync(d->dir[STORE_CACHED], eb);
-    /* Of a log that failed nobody knows what is durable: then the index covers nothing more of it. */
+    /* What a failed log has made durable is unknown: the index covers nothing more of it. */
     if (rc == ERR_OK &&
         (!d->wals->of[STORE_CACHED].failed || d->wals->of[STORE_CACHED].uncovered > 0))
         rc = wal_sync(d, STORE_CACHED, eb);
@@ -71,7 +72,7 @@ sync_native(struct store *d, const struct wal_position *checkpoint, struct errbu
 
     if (log->synced_batch >= checkpoint->batch)
         return ERR_OK;
-    log->dirty = true; /* a sync that somebody else has begun may not be over */
+    log->dirty = true; /* a sync that another fiber has begun may not be over */
     return wal_sync(d, STORE_NATIVE, eb);
 }
 
@@ -111,6 +112,8 @@ into_index(struct store *d, const struct frozen_runs *batch,
 bool
 flush_freeze(struct store *d, struct flush *f)
 {
+    assert(on_owner(d));
+    assert(d->wals->garbage_count <= d->wals->garbage_room);
     *f = (struct flush){.checkpoint = {.generation = d->generation}};
     if (!memtable_freeze(d->memtable, &f->batch))
         return false;
@@ -138,6 +141,8 @@ flush_frozen(struct store *d, struct flush *f, struct errbuf *eb)
 {
     enum err rc = memtable_sort_frozen(d->memtable, &f->batch);
 
+    assert(on_owner(d));
+    assert(f->garbage != NULL || f->garbage_count == 0);
     if (rc != ERR_OK)
         (void)err_set(eb, rc, "index: %s", err_name(rc));
     if (rc == ERR_OK && !d->read_only)
@@ -155,6 +160,8 @@ flush_frozen(struct store *d, struct flush *f, struct errbuf *eb)
     memtable_drop(d->memtable, &f->batch);
     POINT(INDEX_DROPPED);
     for (unsigned c = 0; c < STORE_CLASSES_; c++) {
+        assert(d->wals->of[c].uncovered >= f->before[c]);
+        assert(f->checkpoint.log[c].batch <= d->wals->of[c].end.batch);
         d->wals->of[c].uncovered -= f->before[c];
         d->wals->of[c].checkpoint = f->checkpoint.log[c];
     }
@@ -229,6 +236,7 @@ flush_wait(struct store *d, struct errbuf *eb)
     uint64_t until = f->rounds + 2; /* the round at hand may have begun before */
     enum err rc = ERR_OK;
 
+    assert(on_owner(d));
     while (rc == ERR_OK && !f->broken && f->rounds < until) {
         f->wanted = true;
         rt_cond_signal(&f->kick);

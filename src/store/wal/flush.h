@@ -12,7 +12,7 @@ enum err flusher_start(struct store *d, struct errbuf *eb) MUST_CHECK;
 void flusher_stop(struct store *d); /* after a last round. Switches. */
 void flusher_free(struct flusher **fp);
 
-/* One round, at once: by recovery, before the fiber runs. Home; switches. */
+/* One round, at once: by recovery, before the fiber runs. Owner loop; switches. */
 enum err flush_round(struct store *d, struct errbuf *eb) MUST_CHECK;
 /* The same in two steps, for a replay that reads on meanwhile. flush_freeze() takes what is in the memtable, and how far it
  * reaches, in one moment; false: nothing. flush_frozen() brings it into the index, whatever was added to the memtable
@@ -27,7 +27,7 @@ struct flush {
 bool flush_freeze(struct store *d, struct flush *f);
 enum err flush_frozen(struct store *d, struct flush *f, struct errbuf *eb) MUST_CHECK;
 void flush_thaw(struct store *d, struct flush *f); /* instead: all stays as it was */
-/* Waits until what is in the memtable now is in the index. Home; switches. */
+/* Waits until what is in the memtable now is in the index. Owner loop; switches. */
 enum err flush_wait(struct store *d, struct errbuf *eb) MUST_CHECK;
 /* Is the memtable so long that commits have to wait? */
 bool flush_is_behind(const struct store *d);

@@ -21,7 +21,7 @@ is_upload(const struct commit *c)
     return !content_eq(&c->upload.id, &none);
 }
 
-/* Rule 4 of the format: what makes a cached version obsolete is synced, unless a synced doubt already did. */
+/* Rule 4 of the format: what makes a cached version obsolete is synced, unless a synced in-doubt record already did. */
 static bool
 must_sync(const struct commit *c, bool exists, const struct entry *old)
 {
@@ -58,7 +58,7 @@ must_say(const struct commit *c, bool exists, const struct entry *old)
     return c->kind == LOG_RECORD_TOMBSTONE && (old->flags & ENTRY_KEPT) != 0;
 }
 
-/* Counts a doubt, before anybody sees it; where a clear is of those until a count, refuses it behind a later one. */
+/* Counts a write in doubt before it is visible. Refuses a clear for a count that a later write has passed. */
 static enum err
 check_in_doubt(struct changes *changes, struct commit *c)
 {
@@ -119,8 +119,8 @@ check_manifest(struct changes *changes, struct commit *c)
             rc =
                 err_set(&c->eb, ERR_BUSY,
                         "part %u was replaced while the upload was completed", e->number);
-        } else if (rc == ERR_OK &&
-                   (part.entry.place.segment != e->segment || part.entry.place.offset != e->offset)) {
+        } else if (rc == ERR_OK && (part.entry.place.segment != e->segment ||
+                                    part.entry.place.offset != e->offset)) {
             c->of.upload.parts_moved = true;
             rc = err_set(&c->eb, ERR_BUSY,
                          "part %u was moved while the upload was completed", e->number);

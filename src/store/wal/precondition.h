@@ -1,4 +1,4 @@
-/* judge: may a change go into the log? What the committer asks of each before it writes it: of puts, deletes, in_doubt, parts
+/* precondition: may a change go into the log? What the committer asks of each before it writes it: of puts, deletes, writes in doubt, parts
  * and uploads here; of records that keep copies in step precondition_check_replica, of one version of a key precondition_check_version, of what
  * compaction relocates commit.still_holds().
  *

@@ -16,9 +16,8 @@ precondition_upload_is_held(struct store *d, struct commit *c)
 {
     if (prepared_count(d->prepared) == 0 || !prepared_has_upload(d->prepared, &c->upload))
         return false;
-    c->rc = err_set(
-        &c->eb, ERR_BUSY,
-        "the upload is being completed: whether that is decided is not known yet");
+    c->rc = err_set(&c->eb, ERR_BUSY,
+                    "the upload is being completed: its outcome is not known yet");
     return true;
 }
 
@@ -53,7 +52,7 @@ precondition_check_prepare(struct changes *changes, struct commit *c)
     if (rc != ERR_OK)
         return refuse(c, rc);
     if (exists && content_eq(&entry.content, &c->content))
-        return refuse(c, err_set(&c->eb, ERR_EXISTS, "this body is decided already"));
+        return refuse(c, err_set(&c->eb, ERR_EXISTS, "this body is committed already"));
     return VERDICT_WRITE;
 }
 
@@ -66,7 +65,7 @@ reply_committed(struct changes *changes, struct commit *c)
 
     if (rc == ERR_OK && c->kind == LOG_RECORD_ABORT_PREPARED && exists &&
         content_eq(&c->entry.content, &c->content))
-        rc = err_set(&c->eb, ERR_PRECONDITION, "the body is decided: it is the object");
+        rc = err_set(&c->eb, ERR_PRECONDITION, "the body is committed: it is the object");
     else if (rc == ERR_OK && c->kind == LOG_RECORD_COMMIT_PREPARED &&
              version_cmp(&c->entry.version, &c->version) < 0)
         rc = err_set(&c->eb, ERR_NOT_FOUND,
@@ -91,7 +90,7 @@ check_commit_prepared(struct changes *changes, struct commit *c)
 }
 
 /* An older version of a key with versions takes its place among them; or of one that had all of its versions taken away
- * from here: nobody is told anything by a tombstone that is not kept. */
+ * from here: a tombstone that is not kept has no other reader. */
 static bool
 may_be_older(const struct commit *c, const struct entry *entry)
 {
@@ -156,7 +155,7 @@ precondition_check_replica(struct changes *changes, struct commit *c, bool *sync
     case LOG_RECORD_COMMIT_PREPARED:
         *sync = false; /* after a crash the owner is asked again */
         return check_commit_prepared(changes, c);
-    case LOG_RECORD_ABORT_PREPARED: /* a refusal is told behind it; what is still prepared when the owner is lost is kept */
+    case LOG_RECORD_ABORT_PREPARED: /* the refusal is reported after it; what is still prepared when the owner is lost is kept */
         *sync = true;
         return check_commit_prepared(changes, c);
     case LOG_RECORD_TOMBSTONE_END:

@@ -8,7 +8,7 @@ struct commit;
 struct store;
 
 /* The kinds above. *sync: the change must be durable before it is answered. An upload that is to be completed is
- * judged by precondition_check() first. */
+ * checked by precondition_check() first. */
 enum verdict precondition_check_replica(struct changes *changes, struct commit *c,
                                         bool *sync);
 /* Is the upload of this part or abort held by a version that is prepared? Then *c is answered. */

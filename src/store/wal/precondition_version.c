@@ -97,7 +97,7 @@ precondition_check_version(struct changes *k, struct commit *c)
     if (rc == ERR_NOT_FOUND)
         return err_set(&c->eb, rc, "the version does not exist");
     if (rc == ERR_OK &&
-        c->version.epoch == 0) /* what another disk committed, it judged */
+        c->version.epoch == 0) /* another disk has checked what it committed */
         rc = precondition_check_condition(c->condition,
                                           entry_is_object(&c->of.version.was),
                                           &c->of.version.was, &c->eb);

@@ -13,6 +13,6 @@ struct changes;
 enum err precondition_check_condition(const struct store_condition *c, bool exists,
                                       const struct entry *entry,
                                       struct errbuf *eb) MUST_CHECK;
-/* Of a `version-delete` or `meta`: finds the version (c->which), judges the condition by it, and fills in what the
+/* Of a `version-delete` or `meta`: finds the version (c->which), checks the condition against it, and fills in what the
  * record says of it; c->was is its entry. */
 enum err precondition_check_version(struct changes *k, struct commit *c) MUST_CHECK;

@@ -1,7 +1,8 @@
-/* Prepared versions: the table of them, and the calls of disk_copies.h that make, decide and give up one. */
+/* Prepared versions: the table of them, and the calls of store_replica.h that make, decide and give up one. */
 
 #include "store/wal/prepared.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/hash.h"
@@ -13,6 +14,7 @@
 #include "store/wal/commit.h"
 
 #define CHAINS 4096u /* of each way to find one; a power of two */
+static_assert((CHAINS & (CHAINS - 1)) == 0, "a hash is cut to a chain");
 
 enum way { BY_CONTENT, BY_KEY, BY_UPLOAD, WAYS_ };
 
@@ -24,7 +26,7 @@ struct prepared_item {
 };
 
 struct prepared {
-    /* Home. The chains by content own what is in them. */
+    /* Owner loop. The chains by content own what is in them. */
     struct prepared_item *chain[WAYS_][CHAINS];
 
     /* Any loop reads: most look-ups need no more to know that their key is not concerned. */
@@ -89,6 +91,7 @@ prepared_add(struct prepared *p, const struct prepared_who *who)
     static const struct content_id none;
     struct prepared_item *u;
 
+    assert(atomic_load_explicit(&p->count, memory_order_relaxed) < UINT32_MAX);
     if (prepared_find(p, &who->content) != NULL)
         return;
     u = xcalloc(1, sizeof *u);
@@ -96,7 +99,7 @@ prepared_add(struct prepared *p, const struct prepared_who *who)
     u->upload = who->upload;
     u->hash[BY_CONTENT] = id_hash(&who->content);
     u->hash[BY_KEY] = prepared_key_hash(who->bucket, who->key);
-    /* Those of no upload are spread over the chains: nobody looks for them there. */
+    /* Those of no upload are spread over the chains: no look-up by upload wants them. */
     u->hash[BY_UPLOAD] = content_eq(&who->upload.id, &none) ? u->hash[BY_CONTENT]
                                                             : id_hash(&who->upload.id);
     for (unsigned way = 0; way < WAYS_; way++) {
@@ -119,10 +122,13 @@ prepared_drop(struct prepared *p, const struct content_id *content)
     for (unsigned way = 0; way < WAYS_; way++) {
         struct prepared_item **at = prepared_head_of(p, (enum way)way, u->hash[way]);
 
+        assert(*at != NULL); /* it is in every chain */
         while (*at != u)
             at = &(*at)->next[way];
         *at = u->next[way];
     }
+    assert(atomic_load(&p->keys_in[u->hash[BY_KEY] % CHAINS]) > 0);
+    assert(prepared_count(p) > 0);
     atomic_fetch_sub(&p->keys_in[u->hash[BY_KEY] % CHAINS], 1);
     atomic_fetch_sub(&p->count, 1);
     free(u);
@@ -185,7 +191,7 @@ prepared_mark(struct store *d, const struct store_key *k, enum err found,
         return found;
     rc = on_owner_loop(d, prepared_ask_on_owner, &a);
     if (rc != ERR_OK)
-        return err_set(eb, rc, "gave up asking for undecided versions");
+        return err_set(eb, rc, "gave up asking for prepared versions");
     if (a.found)
         entry->flags |= ENTRY_PREPARED;
     return found;
@@ -199,6 +205,8 @@ prepared_load(struct store *d, struct errbuf *eb)
     bool more = true, first = true;
     enum err rc = ERR_OK;
 
+    assert(prepared_count(d->prepared) == 0);
+    assert(on_owner(d));
     while (rc == ERR_OK && more) {
         struct store_prepared *page;
         uint32_t count;

@@ -1,5 +1,6 @@
 #include "store/wal/truncated.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,9 +37,24 @@ truncated_fini(struct truncated *r)
     *r = (struct truncated){0};
 }
 
+/* Ranges ascend, and do not touch. */
+static void
+truncated_check(const struct truncated *r, unsigned list)
+{
+    assert(list < TRUNCATED_LISTS);
+    assert(r->of[list].count <= r->of[list].room);
+    for (uint32_t i = 0; i < r->of[list].count; i++) {
+        const struct truncated_range *at = &r->of[list].at[i];
+
+        assert(at->first <= at->last);
+        assert(i == 0 || at[-1].last + 1 < at->first);
+    }
+}
+
 static bool
 covers(const struct truncated *r, unsigned list, uint64_t first, uint64_t last)
 {
+    assert(first <= last);
     for (uint32_t i = 0; i < r->of[list].count; i++) {
         const struct truncated_range *at = &r->of[list].at[i];
 
@@ -77,6 +93,8 @@ truncated_insert(struct truncated *r, unsigned list, uint32_t i,
 {
     struct truncated_range *at;
 
+    assert(i <= r->of[list].count);
+    assert(range.first <= range.last);
     if (r->of[list].count == r->of[list].room) {
         r->of[list].room = MAX(16u, 2 * r->of[list].room);
         r->of[list].at =
@@ -93,6 +111,8 @@ truncated_drop(struct truncated *r, unsigned list, uint32_t i, uint32_t count)
 {
     struct truncated_range *at = r->of[list].at;
 
+    assert(i + count <= r->of[list].count);
+    assert(count > 0);
     memmove(&at[i], &at[i + count], (r->of[list].count - i - count) * sizeof *at);
     r->of[list].count -= count;
 }
@@ -116,6 +136,7 @@ add(struct truncated *r, unsigned list, uint64_t first, uint64_t last)
     if (touched > 0)
         truncated_drop(r, list, i, touched);
     truncated_insert(r, list, i, range);
+    truncated_check(r, list);
 }
 
 void

@@ -38,12 +38,12 @@ void truncated_fini(struct truncated *r); /* twice is fine */
 /* Are all of these batches gone for that reason? */
 bool truncated_covers(const struct truncated *r, enum store_class class, uint64_t first,
                       uint64_t last);
-/* The first batch behind `batch` that was retired; 0: none. */
+/* The first batch behind `batch` that was truncated; 0: none. */
 uint64_t truncated_next_after(const struct truncated *r, enum store_class class,
                               uint64_t batch);
 void truncated_add(struct truncated *r, enum store_class class, uint64_t first,
                    uint64_t last);
-/* Groups that a power cut took out of the cached log, and that nobody had promised. */
+/* Batches that a power cut took out of the cached log, and that were not durable before a reply. */
 void truncated_add_lost(struct truncated *r, uint64_t first, uint64_t last);
 bool truncated_covers_lost(const struct truncated *r, uint64_t first, uint64_t last);
 /* Was a batch up to that one lost in a power cut? */

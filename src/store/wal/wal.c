@@ -17,11 +17,32 @@
 #include "store/wal/sync_mode.h"
 #include "store/wal/truncated.h"
 
+/* What holds of a log between two of its batches. */
+static void
+wal_check(const struct wal *log, enum store_class class)
+{
+    assert(class < STORE_CLASSES_);
+    assert(log->synced_batch < log->next_batch || log->next_batch == 0);
+    assert(log->durable_mark <= log->synced_batch || class == STORE_CACHED);
+    assert(log->end.batch < log->next_batch || log->next_batch == 0);
+    assert(log->checkpoint.batch <= log->end.batch || log->end.batch == 0);
+    if (log->now == NULL)
+        return;
+    segment_check(log->now);
+    assert(log->now->kind == SEGMENT_LOG);
+    assert(log->now->class == class);
+    assert(log->now->owner.current);
+    assert(!segment_is_spare(log->now));
+    assert(log->now->first_batch <= log->next_batch);
+    assert(log->now->owner.used <= log->now->owner.size);
+}
+
 static enum err
 wal_give_up(struct store *d, enum store_class class, enum err rc, struct errbuf *eb)
 {
     struct wal *log = &d->wals->of[class];
 
+    assert(rc != ERR_OK);
     log->failed = true;
     health_log_failed(d->health, class == STORE_NATIVE ? "native" : "cached");
     if (class == STORE_NATIVE)
@@ -40,6 +61,8 @@ wal_sync(struct store *d, enum store_class class, struct errbuf *eb)
     uint64_t batch;
     enum err rc;
 
+    assert(on_owner(d));
+    assert(class < STORE_CLASSES_);
     if (log->failed)
         return err_set(eb, ERR_IO, "the log has failed");
     if (!log->dirty || log->now == NULL)
@@ -62,6 +85,9 @@ wal_reserve(struct store *d, enum store_class class, uint64_t bytes, struct errb
     struct segment *next;
     enum err rc;
 
+    wal_check(log, class);
+    assert(on_owner(d));
+    assert(bytes % STORE_ALIGN == 0);
     if (log->failed)
         return err_set(eb, ERR_IO, "the log has failed");
     assert(bytes <= BATCH_MAX);
@@ -106,9 +132,11 @@ wal_write_batch(struct wal *log, struct iobuf *b, uint32_t len, bool sync,
     bool one = may && sync_mode_as_one(&log->sync_mode);
     enum err rc = ERR_NO_SPACE;
 
+    assert(len % STORE_ALIGN == 0);
+    assert(at % STORE_ALIGN == 0);
     if (one)
         rc = rt_write_durable(file, at, b, 0, len, RT_WRITE, eb);
-    /* No space for the write, or for the sync: who writes once more is told. */
+    /* No space for the write, or for the sync: the second write reports it. */
     if (rc == ERR_NO_SPACE) {
         one = false;
         rc = rt_write(file, at, b, 0, len, RT_WRITE, eb);
@@ -135,6 +163,11 @@ wal_append(struct store *d, enum store_class class, struct iobuf *b, uint32_t le
 
     assert(len % STORE_ALIGN == 0 && s->owner.used % STORE_ALIGN == 0 &&
            len + STORE_ALIGN <= b->room);
+    wal_check(log, class);
+    assert(on_owner(d));
+    assert(len > 0 && len <= BATCH_MAX);
+    assert(s->owner.used + len + STORE_ALIGN <= s->owner.size);
+    assert(!log->failed);
     memset(b->at + len, 0, STORE_ALIGN);
     POINT(WAL_BEFORE);
     rc = wal_write_batch(log, b, len + STORE_ALIGN, sync, eb);
@@ -160,6 +193,8 @@ wal_append(struct store *d, enum store_class class, struct iobuf *b, uint32_t le
     log->next_batch++;
     if (class == STORE_NATIVE)
         prealloc_wal_grew(d, s);
+    wal_check(log, class);
+    assert(log->end.batch + 1 == log->next_batch);
     return ERR_OK;
 }
 
