@@ -30,12 +30,11 @@ struct api_options {
     const char
         *domains[API_DOMAINS_MAX]; /* base domains of virtual-host style, lower case */
     unsigned domain_count;
-    const char
-        *credentials; /* path of the keys of the first start; told to who asks /_/stat */
-    bool bench_objects;  /* serve /_/bench/SIZE */
-    bool access_log;     /* a log line a request */
-    uint64_t skew_s;     /* how far a client's clock may be off; 0: 15 minutes */
-    struct audit *audit; /* borrowed; NULL: what is noted goes to the log */
+    const char *credentials; /* path of the keys of the first start; /_/stat shows it */
+    bool bench_objects;      /* serve /_/bench/SIZE */
+    bool access_log;         /* a log line a request */
+    uint64_t skew_s;         /* how far a client's clock may be off; 0: 15 minutes */
+    struct audit *audit;     /* borrowed; NULL: what is noted goes to the log */
     uint64_t
         block_cache_bytes; /* of the block cache: how many answers are worth keeping */
 };

@@ -162,7 +162,7 @@ audit_note(struct request *q, const char *event, const char *outcome,
 
 /* ---- writing: on loop 0 ---- */
 
-/* Writes what is pending, and syncs where somebody waits for it. May switch. */
+/* Writes what is pending, and syncs where a request waits for it. May switch. */
 static enum err
 write_pending(struct audit *a, struct errbuf *eb)
 {
@@ -207,7 +207,8 @@ audit_on_loop0(void *arg)
     struct rt_shield shield;
     uint64_t mine;
 
-    rt_shield_begin(&shield); /* what was done is written, whoever has left meanwhile */
+    rt_shield_begin(
+        &shield); /* a change that was made is written, even when its client has left */
     while (a->pending.len + w->lines.len > PENDING_MAX && a->writing)
         (void)!rt_cond_wait(&a->progress, DEADLINE_NEVER);
     buf_put_span(&a->pending, w->lines);

@@ -1,4 +1,5 @@
 /* fault: errors on their way out. Lower rooms say what went wrong; here it gets its S3 name and its document. */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -80,6 +81,8 @@ fault_from(struct request *q, enum err code, const struct errbuf *eb)
 {
     enum s3_code s3 = codes[code] != S3_OK ? codes[code] : S3_InternalError;
 
+    assert(code != ERR_OK);
+    assert(code < ERR_COUNT_);
     if (!is_for_client(code))
         LOG(LOG_ERROR, "api.failed", eb->text, L_TEXT("id", q->http->id),
             L_TEXT("code", err_name(code)), L_SPAN("path", q->http->head->path));
@@ -144,6 +147,8 @@ fault_answer_xml(struct request *q)
     struct buf body;
     int status = s3_code_status(q->fault.code);
 
+    assert(q->fault.code != S3_OK);
+    assert(!http_reply_began(q->http));
     http_headers_clear(q->http);
     request_put_ids(q);
     if (status == 503)

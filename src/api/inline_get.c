@@ -93,7 +93,7 @@ was_given_to(const struct api *a, const struct http_request *http,
     if (!is_signed(http))
         return k->to_anonymous && k->on_loopback == http->is_loopback;
     return k->users != 0 && k->users == auth_serial(a->options.auth) &&
-           k->signer == signature_cache_find(a, http);
+           k->key == signature_cache_find(a, http);
 }
 
 static bool
@@ -112,9 +112,9 @@ inline_get_cached(struct api *a, struct http_request *http)
 
 /* The caller has passed the gate: the next time the signature is enough. */
 static void
-keep_signer(struct cached_response *k, const struct caller *caller)
+keep_key(struct cached_response *k, const struct caller *caller)
 {
-    k->signer = caller->signed_request ? caller->signer : NULL;
+    k->key = caller->signed_request ? caller->signed_by : NULL;
     k->users = caller->signed_request ? caller->users : 0;
 }
 
@@ -127,7 +127,7 @@ inline_get_authorized(struct request *q)
         k = response_cache_find(q->api->responses, q->http);
     if (k == NULL)
         return false;
-    keep_signer(k, &q->caller);
+    keep_key(k, &q->caller);
     return serve_cached(q->api, q->http, k);
 }
 
@@ -144,8 +144,7 @@ inline_get_keep(struct request *q, const struct object_get *get)
         http_header_text(q->http).len < REQUEST_IDS_LEN ||
         !object_revalidated_keep(get, &object))
         return;
-    len = http_template_make(q->http, object.size, head, sizeof head - names,
-                             &lines_at);
+    len = http_template_make(q->http, object.size, head, sizeof head - names, &lines_at);
     k = len > 0 ? response_cache_place(q->api->responses, q->http) : NULL;
     if (k == NULL)
         return;
@@ -158,7 +157,7 @@ inline_get_keep(struct request *q, const struct object_get *get)
     k->lines_at = (uint16_t)lines_at;
     k->to_anonymous = !q->caller.signed_request;
     k->on_loopback = q->http->is_loopback;
-    keep_signer(k, &q->caller);
+    keep_key(k, &q->caller);
     memcpy(k->text, h->host.at, h->host.len);
     memcpy(k->text + h->host.len, h->target.at, h->target.len);
     memcpy(k->text + names, head, len);

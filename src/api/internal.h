@@ -28,13 +28,13 @@ enum need {
     NEED_WRITE,
     NEED_LIST,      /* what begins with the query's prefix */
     NEED_ANY_RIGHT, /* any right in this bucket */
-    NEED_USER, /* a user, whatever his rights: the answer shows only what he may know */
-    NEED_NOTHING, /* nothing: a preflight */
-    NEED_FORM,    /* what a form's own fields say: the operation asks */
+    NEED_USER,      /* any user: the answer shows only what the user's rights cover */
+    NEED_NOTHING,   /* nothing: a preflight */
+    NEED_FORM,      /* what a form's own fields say: the operation asks */
     NEED_EACH_KEY, /* write, on each key that the body names: the operation asks caller_may() */
 };
 
-/* Who is asking, and how its body is framed. Filled by gate(). */
+/* The caller, and how its body is framed. Filled by gate(). */
 enum caller_kind {
     CALLER_ANONYMOUS, /* no credentials: what buckets allow to everybody */
     CALLER_LOCAL,     /* no credentials, on loopback without `auth`: everything */
@@ -45,7 +45,7 @@ struct caller {
     struct span name; /* of the user; "anonymous" */
     bool signed_request;
     const struct auth_key
-        *signer; /* with `users`: who signed; good while auth_serial() is that */
+        *signed_by; /* the key that signed; valid while auth_serial() is `users` */
     uint64_t users;
     struct auth_charge charge; /* of a user with limits; ended by on_done() */
     struct sigv4_auth auth;
@@ -101,7 +101,7 @@ bool caller_may(const struct request *q, auth_rights wanted, struct span bucket,
 /* The same; a fault AccessDenied when not. */
 enum err caller_require(struct request *q, auth_rights wanted, struct span bucket,
                         struct span key) MUST_CHECK;
-/* Has he any right in this bucket? */
+/* Has the caller any right in this bucket? */
 bool caller_has_any_right(const struct request *q, struct span bucket);
 
 /* request.c: bucket and key, whichever way they were named, and the front-end they belong to; else the fault says what is
@@ -116,7 +116,7 @@ void request_put_ids(struct request *q);
 #define REQUEST_IDS_LEN 66u
 void request_ids_header(struct http_request *http);
 void request_write_ids(char lines[REQUEST_IDS_LEN], const char id[16]);
-/* gate.c: may this GET have its key, said without a word to whom it may not: false means that the gate is asked. Its name is
+/* gate.c: may this GET read its key? Sets no fault: false means that gate() has to decide. Its name is
  * split. Never switches. */
 bool gate_may_read(struct request *q);
 

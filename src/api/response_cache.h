@@ -15,9 +15,10 @@
 struct cached_response {
     struct object_revalidated object; /* what is looked at first is in front */
     uint64_t map_serial;
-    uint64_t users; /* auth_serial() when `signer` was given it; 0: no signer was */
+    uint64_t
+        users; /* auth_serial() when the response was made for `key`; 0: it was for none */
     const struct auth_key
-        *signer; /* only compared, and only while `users` is auth_serial() */
+        *key; /* only compared, and only while `users` is auth_serial() */
     uint16_t host_len, target_len;
     uint16_t head_len, lines_at; /* of http_template_make() */
     bool to_anonymous;           /* an unsigned request was given it */

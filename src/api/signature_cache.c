@@ -9,7 +9,7 @@
 #define PLACES 16u
 
 struct cached_signature {
-    uint64_t lines_id; /* 0: nobody */
+    uint64_t lines_id; /* 0: unused */
     uint64_t users;    /* auth_serial() then */
     const struct auth_key *key;
     struct sigv4_template template;

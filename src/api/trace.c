@@ -1,5 +1,6 @@
 #include "api/trace.h"
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,9 +11,9 @@
 
 /* Only on its loop. */
 struct ring {
-    struct trace_entry *at; /* owned; NULL until somebody watched */
+    struct trace_entry *at; /* owned; NULL until the first watcher */
     uint64_t written;       /* entry n lies at n % TRACE_KEPT */
-    uint64_t reported_ns;   /* what was done until then has been told to somebody */
+    uint64_t reported_ns;   /* requests done until then were reported */
     uint64_t gone;          /* overwritten without, and not yet said to be lost */
 };
 struct trace {
@@ -96,7 +97,8 @@ trace_gather(void *arg)
     struct ring *r = &g->t->rings[rt_loop_index()];
     uint64_t first = r->written > TRACE_KEPT ? r->written - TRACE_KEPT : 0;
 
-    if (r->reported_ns > 0) /* before the first look nobody missed anything */
+    assert(r->at != NULL || r->written == 0);
+    if (r->reported_ns > 0) /* before the first look nothing was missed */
         g->lost += r->gone;
     r->gone = 0;
     r->reported_ns = g->upto_ns;

@@ -197,7 +197,7 @@ auth_publish(struct auth *a, uint64_t *revision, struct errbuf *eb)
         return publish_now(a, revision, eb);
     rc = rt_sem_acquire(&a->publish, DEADLINE_NEVER);
     if (rc != ERR_OK)
-        return err_set(eb, rc, "gave up publishing the users");
+        return err_set(eb, rc, "publishing the users was interrupted");
     rc = publish_now(a, revision, eb);
     rt_sem_release(&a->publish);
     return rc;
@@ -220,8 +220,7 @@ auth_new(const struct auth_options *o, struct auth **out, struct errbuf *eb)
     rt_sem_init(&a->change, 1);
     rt_sem_init(&a->publish, 1);
     *out = a;
-    return auth_publish(a, NULL,
-                        eb); /* nobody: cannot fail, and nobody is what is found */
+    return auth_publish(a, NULL, eb); /* without users it cannot fail */
 }
 
 static void
@@ -275,7 +274,7 @@ auth_replace_files(struct auth *a, struct auth *fresh, struct errbuf *eb)
     enum err rc = rt_sem_acquire(&a->change, DEADLINE_NEVER);
 
     if (rc != ERR_OK)
-        return err_set(eb, rc, "reading the users again was given up");
+        return err_set(eb, rc, "reading the users again was interrupted");
     files = a->files;
     count = a->file_count;
     a->files = fresh->files;

@@ -2,7 +2,7 @@
  *
  * A grant gives rights on a bucket, or on all of them ("*"), to keys that begin with a prefix. Rights add up over grants;
  * nothing takes one away. There are 32 bits, one for each thing that a front-end may ask for. What S3 users know, read,
- * write, list and admin, are unions of them. Whoever has all of `admin` has every right: he could grant himself the others.
+ * write, list and admin, are unions of them. A user with all of `admin` has every right, because that user could grant the others.
  */
 #pragma once
 #include <assert.h>

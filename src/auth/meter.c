@@ -1,5 +1,6 @@
 #include "auth/meter.h"
 
+#include <assert.h>
 #include <stddef.h>
 
 #include "base/mem.h"
@@ -55,6 +56,7 @@ auth_meter_begin(struct auth_meter *m, const struct auth_limits *l, bool part,
 {
     bool counts = part && l->parts > 0;
 
+    assert(m != NULL);
     *out = (struct auth_charge){0};
     if (counts && atomic_fetch_add(&m->parts, 1) >= l->parts) {
         atomic_fetch_sub(&m->parts, 1);
@@ -81,8 +83,12 @@ auth_meter_end(struct auth_charge *c, uint64_t bytes, uint64_t now_ns)
     c->meter = NULL;
     if (m == NULL)
         return;
-    if (c->part)
-        atomic_fetch_sub(&m->parts, 1);
+    if (c->part) {
+        uint32_t before = atomic_fetch_sub(&m->parts, 1);
+
+        assert(before > 0);
+        (void)before;
+    }
     if (c->limits.bytes > 0)
         meter_pay_off(&m->bytes_ns, cost_ns(c->bytes, c->limits.bytes),
                       cost_ns(bytes, c->limits.bytes), now_ns);
@@ -91,5 +97,7 @@ auth_meter_end(struct auth_charge *c, uint64_t bytes, uint64_t now_ns)
 uint64_t
 auth_meter_refused(enum auth_over why)
 {
+    assert(why > AUTH_WITHIN);
+    assert(why <= AUTH_OVER_PARTS);
     return atomic_load_explicit(&refused[why], memory_order_relaxed);
 }

@@ -29,7 +29,7 @@ struct auth_charge {
     uint64_t bytes;
     bool part;
 };
-/* `bytes` of a body that is to come, 0 where nobody knows. Within the limits: charged, *out is to be ended. */
+/* `bytes` of a body that is to come, 0 where the length is unknown. Within the limits: charged, *out is to be ended. */
 enum auth_over auth_meter_begin(struct auth_meter *m, const struct auth_limits *l,
                                 bool part, uint64_t bytes, uint64_t now_ns,
                                 struct auth_charge *out);

@@ -52,6 +52,7 @@ fini_key(struct user_key *k)
 void
 user_drop_key(struct user *u, uint32_t index)
 {
+    assert(index < u->key_count);
     fini_key(&u->keys[index]);
     u->key_count--;
     memmove(&u->keys[index], &u->keys[index + 1],
@@ -61,6 +62,7 @@ user_drop_key(struct user *u, uint32_t index)
 static void
 drop_grant(struct user *u, uint32_t index)
 {
+    assert(index < u->grant_count);
     free(u->grants[index].bucket);
     free(u->grants[index].prefix);
     u->grant_count--;
@@ -134,6 +136,8 @@ user_grant(struct user *u, auth_rights rights, struct span bucket, struct span p
                                 .prefix = xmemdup0(prefix.at, prefix.len)};
     }
     u->grants[at].rights |= rights;
+    assert(u->grants[at].rights != 0);
+    assert((u->grants[at].rights & ~(auth_rights)AUTH_ALL) == 0);
     return ERR_OK;
 }
 

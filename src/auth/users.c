@@ -199,7 +199,7 @@ users_on_loop0(void *arg)
     }
     c->rc = rt_sem_acquire(&c->a->change, DEADLINE_NEVER);
     if (c->rc != ERR_OK) {
-        err_set(&c->eb, c->rc, "changing the users was given up");
+        err_set(&c->eb, c->rc, "changing the users was interrupted");
         return;
     }
     c->rc = change_once(c);

@@ -67,7 +67,7 @@ unsigned conf_enum(const struct conf *c,
                    enum conf_option id); /* index into the choices */
 const char *const *conf_list(const struct conf *c, enum conf_option id, size_t *count);
 
-/* Whether somebody set it, and where: "forebay.toml:3", "FOREBAY_LISTEN", "--set",
+/* Whether it was set, and where: "forebay.toml:3", "FOREBAY_LISTEN", "--set",
  * "default". */
 enum conf_origin conf_origin(const struct conf *c, enum conf_option id);
 const char *conf_where(const struct conf *c, enum conf_option id);

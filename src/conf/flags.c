@@ -150,7 +150,7 @@ parse_letters(struct args *a, const char *letters, struct words *w, struct errbu
     return ERR_OK;
 }
 
-/* Anywhere before "--", also where it would be a value: who asks for help gets it. */
+/* Anywhere before "--", also where it would be a value: a request for help is always answered. */
 static bool
 asks_for_help(const struct verb *v, struct words w)
 {

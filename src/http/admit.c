@@ -9,8 +9,8 @@
  *                  503 with Retry-After
  *
  * Who is refused at once comes again at once, and refusing him takes what serving another would have taken: so a burst
- * waits. Those who wait are bounded in number and time, and what they hold is in the account: where memory is tight nobody
- * begins to wait. While somebody waits no place is free, so nobody can overtake.
+ * waits. Those who wait are bounded in number and time, and what they hold is in the account: where memory is tight no
+ * request begins to wait. While one waits no place is free, so none can overtake.
  */
 #include "base/account.h"
 #include "base/metrics.h"
@@ -95,6 +95,7 @@ admit_over(struct http_conn *c)
     struct waiter *w;
     struct list *n;
 
+    assert(in_flight(l) > 0);
     conn_count(&l->in_flight, -1);
     if (in_flight(l) >= l->server->requests_a_loop) /* a probe had no place of its own */
         return;
@@ -102,6 +103,8 @@ admit_over(struct http_conn *c)
     if (n == NULL)
         return;
     w = LIST_ENTRY(n, struct waiter, link);
+    assert(!w->has_place);
+    assert(l->queued > 0);
     w->has_place = true;
     l->queued--;
     conn_count(&l->in_flight, 1);
@@ -126,6 +129,7 @@ wait_for_place(struct http_conn *c)
     while (!w.has_place && rc == ERR_OK)
         rc = rt_cond_wait(&w.given, by);
     if (!w.has_place) {
+        assert(l->queued > 0);
         list_remove(&w.link);
         l->queued--;
     }

@@ -9,7 +9,7 @@ body_begin(struct http_conn *c)
     int64_t length = w->head.body_length;
 
     memset(&w->body, 0, sizeof w->body);
-    /* Who asks for 100 Continue before an empty body is told as well: botocore before 1.36 takes a
+    /* A client that expects 100 Continue before an empty body gets it as well: botocore before 1.36 takes a
      * final answer to be that of the next request on the connection. */
     w->body.state = length != 0 || w->head.expect ? BODY_WAITS : BODY_ENDED;
     w->body.left = length > 0 ? (uint64_t)length : 0;
@@ -79,7 +79,7 @@ body_receive(void *conn, char *to, size_t len, size_t *n, struct errbuf *eb)
                    "the client left after %" PRIu64 " bytes of its body", w->body.read);
 }
 
-/* The client may wait for a word before it sends; it gets it when somebody wants to
+/* The client may wait for 100 Continue before it sends; it gets it when the handler wants to
  * read. May switch. */
 static enum err
 say_continue(struct http_conn *c, struct errbuf *eb)
@@ -232,7 +232,7 @@ body_can_finish(const struct http_conn *c)
 
     if (w->body.state == BODY_ENDED || w->body.state == BODY_FAILED)
         return w->body.state == BODY_ENDED;
-    /* It may or may not send without having heard 100: the next bytes could be body or
+    /* It may or may not send without having received 100: the next bytes could be body or
      * request. */
     if (w->body.state == BODY_WAITS && w->head.expect && inbuf_here(&w->in) == 0)
         return false;

@@ -73,7 +73,9 @@ forget_one(struct pool *p)
     for (struct list *n = p->hosts.prev; n != &p->hosts; n = n->prev) {
         struct pool_host *h = LIST_ENTRY(n, struct pool_host, link);
 
+        assert(h->open > 0 || list_empty(&h->idle));
         if (h->open == 0 && h->waiting == 0) {
+            assert(p->host_count > 0);
             host_free(h);
             p->host_count--;
             return true;
@@ -121,8 +123,12 @@ conn_close(struct pool_conn *c)
 {
     struct pool_host *h = c->host;
 
-    if (c->state == POOL_PARKED)
+    assert(h->open > 0);
+    assert(c->pool->stats.connections > 0);
+    if (c->state == POOL_PARKED) {
+        assert(c->pool->stats.idle > 0);
         c->pool->stats.idle--;
+    }
     list_remove(&c->link);
     rt_stream_close(&c->stream);
     h->open--;
@@ -144,7 +150,7 @@ is_quiet(struct pool_conn *c)
 }
 
 /* The fiber of a parked connection whose rest is over: the server spoke or left, its
- * time is up, or somebody wants it. */
+ * time is up, or a call wants it. */
 static void
 pool_on_ready(void *arg, enum err why)
 {
@@ -186,6 +192,8 @@ pool_release(struct pool_conn **cp, bool clean)
 static bool
 pool_wake(struct pool_conn *c)
 {
+    assert(c->state == POOL_PARKED);
+    assert(c->pool->stats.idle > 0);
     c->state = POOL_WANTED;
     c->pool->stats.idle--;
     list_remove(&c->link);
@@ -193,6 +201,7 @@ pool_wake(struct pool_conn *c)
     rt_unpark(c->stream);
     rt_run_woken();
     rt_wait(&c->handed); /* on_ready() runs soon, whatever happens to this fiber */
+    assert(c->state == POOL_BUSY || c->state == POOL_GONE);
     if (c->state == POOL_BUSY)
         return true;
     conn_close(c);
@@ -234,6 +243,8 @@ pool_connect(struct pool *p, struct pool_host *h, struct deadline by,
 
     h->open++;
     rc = connect_new(p, h, by, &s, eb);
+    assert(h->open > 0);
+    assert((rc == ERR_OK) == (s != NULL));
     if (rc != ERR_OK) {
         h->open--;
         rt_cond_signal(&h->turn);

@@ -1,13 +1,13 @@
 /* conn: one connection's life.
  *
  *     accepted -> parked <----------------------------+
- *                   | bytes: answered at once (at_once.c), or
+ *                   | bytes: answered inline (inline.c), or
  *                   | a fiber, a work set             | all answered, nothing more there
  *                   v                                 |
  *               head read -> a place (admit.c) -> handler -> answer -> rest of the body read over
  *                   | refused, closing, broken
  *                   v
- *               heard out or reset, closed
+ *               lingers or reset, closed
  */
 #include "base/account.h"
 #include "base/metrics.h"
@@ -20,7 +20,7 @@
 
 enum { ACTIVE, IDLE }; /* labels of M_CONNECTIONS */
 
-/* The text is made anew when its second is over, which needs no second look at a clock. */
+/* The text is made again when its second is over, which needs no second look at a clock. */
 struct span
 conn_date_lines(struct http_loop *l, uint64_t now_ns)
 {
@@ -246,24 +246,24 @@ refuse_head(struct http_conn *c)
 
 /* ---- the end ---- */
 
-/* The client may be in the middle of sending what nobody will read. A close now would
+/* The client may be in the middle of sending what this server will not read. A close now would
  * make its kernel throw the answer away; so our direction ends first and the rest is
  * read over, for a while. May switch. */
 static void
 conn_linger(struct http_conn *c)
 {
     struct work *w = c->work;
-    uint64_t quiet_ms = c->server->options.linger_ms, heard = 0;
+    uint64_t quiet_ms = c->server->options.linger_ms, dropped = 0;
     struct deadline last = deadline_in_ms(10 * quiet_ms);
     size_t n = 1;
 
     if (rt_send_end(c->stream, deadline_in_ms(quiet_ms)) != ERR_OK)
         return;
-    while (n > 0 && heard < LINGER_BYTES_MAX) {
+    while (n > 0 && dropped < LINGER_BYTES_MAX) {
         w->in.at = w->in.end = 0;
         if (conn_fill(c, deadline_sooner(last, deadline_in_ms(quiet_ms)), &n) != ERR_OK)
             return;
-        heard += n;
+        dropped += n;
     }
 }
 

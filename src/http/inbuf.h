@@ -27,7 +27,7 @@ inbuf_here(const struct inbuf *b)
 }
 /* Parses what is here with `parse`: HTTP_DONE moves `at` behind the head, HTTP_MORE
  * leaves room to receive into. The buffer may change places: then the head is read
- * anew, at most twice for one head. */
+ * again, at most twice for one head. */
 enum http_parse inbuf_head(struct inbuf *b, struct http_head *h, bool response,
                            enum http_method method);
 /* After a request: what is left goes back into a buffer of the usual room, if it fits. */

@@ -1,8 +1,8 @@
-/* at_once: answers that need no fiber.
+/* inline: requests answered without a fiber.
  *
- *     parked -> conn_inline_read: bytes, a known head -> heard
- *        |                                            | GROUP of them, or the edges of this turn are told
- *        |                          conn_inline_answer: the handler's at_once -> waits
+ *     parked -> conn_inline_read: bytes, a known head -> pending
+ *        |                                            | GROUP of them, or all edges of this iteration are read
+ *        |                          conn_inline_answer: the handler's try_inline -> waits
  *        |                                            | no                        | at once, or what else is to be done soon
  *        |                                            |         conn_send_replies: all of it sent, nothing more there -> parked
  *        v                                            v                           | more bytes, more to send, the end
@@ -34,6 +34,8 @@ send_soon(struct http_conn *c)
 {
     struct http_loop *l = c->loop;
 
+    assert(c->work->reply.state == REPLY_HELD || c->work->reply.state == REPLY_SENDS);
+    assert(list_empty(&c->work->waits));
     c->work->conn = c;
     if (!l->send_due)
         rt_after_poll(&l->send);
@@ -51,8 +53,8 @@ leave_place(struct http_conn *c)
 }
 
 /* The kernel's copy asks memory for little more than what it is at, and waits. Asked for all of it a body comes sooner, and puts nothing out of
- * the caches (docs/decisions/0021-get-16k.md). One line after the other: the CPU drops many of what is asked for in bunches. What goes by
- * reference nobody reads here. */
+ * the caches (docs/decisions/0021-get-16k.md). One line after the other: the CPU drops many of what is asked for in bunches. What is sent by
+ * reference is not read here. */
 static void
 ask_for(struct span body)
 {
@@ -77,6 +79,9 @@ pass_on(struct http_conn *c, uint64_t now_ns)
 {
     struct work *w = c->work;
 
+    assert(c->fiber == NULL);
+    assert(w->reply.state == REPLY_SENDS);
+    assert(w->reply.sent <= w->reply.head.len + w->reply.zero_copy_bytes);
     if (w->reply.sent < w->reply.head.len + w->reply.zero_copy_bytes) {
         rt_resume(c->stream);
         return;
@@ -118,7 +123,7 @@ look_ahead(struct http_loop *l)
     if (l->inline_count < 2 || h->prefetch == NULL)
         return;
     for (unsigned step = 0; step < HTTP_PREFETCH_STEPS; step++)
-        LIST_EACH(&l->heard, each)
+        LIST_EACH(&l->pending, each)
     h->prefetch(&LIST_ENTRY(each, struct work, waits)->request, step, h->arg);
 }
 
@@ -149,7 +154,7 @@ inline_answer_batch(struct http_loop *l)
     struct list *n;
 
     look_ahead(l);
-    while ((n = list_pop_front(&l->heard)) != NULL)
+    while ((n = list_pop_front(&l->pending)) != NULL)
         inline_answer(LIST_ENTRY(n, struct work, waits)->conn);
     l->inline_count = 0;
 }
@@ -162,17 +167,20 @@ conn_inline_answer(struct rt_after_poll *s)
 
 /* What is in the buffer is a request that may be answered at once. It is, with others. */
 static void
-hear(struct http_conn *c)
+add_pending(struct http_conn *c)
 {
     struct http_loop *l = c->loop;
     struct work *w = c->work;
 
+    assert(c->fiber == NULL);
+    assert(w->head.len <= w->in.end);
+    assert(list_empty(&w->waits));
     w->in.body_at = w->in.at = w->head.len;
     if (l->inline_count == 0)
         l->inline_ns = rt_now_ns();
     conn_begin_request(c, l->inline_ns);
     w->conn = c;
-    list_push_back(&l->heard, &w->waits);
+    list_push_back(&l->pending, &w->waits);
     if (list_empty(&l->answer.link))
         rt_before_submit(&l->answer);
     if (++l->inline_count < GROUP)
@@ -205,7 +213,7 @@ conn_inline_read(void *conn)
         !http_head_cache_parse(l->known, &c->head_cache_at, &w->head, w->in.buf,
                                w->in.end))
         return false;
-    hear(c);
+    add_pending(c);
     return true;
 }
 
@@ -223,6 +231,8 @@ conn_may_batch_reply(const struct http_conn *c)
 void
 conn_batch_reply(struct http_conn *c)
 {
+    assert(!c->work->has_place);
+    assert(c->work->reply.state == REPLY_HELD);
     c->work->has_place = true;
     send_soon(c);
 }
@@ -261,6 +271,9 @@ http_defer(struct http_request *r, void (*on_abandon)(struct http_request *r))
     struct work *w = r->conn->work;
 
     assert(w->is_inline);
+    assert(!w->later);
+    assert(w->reply.state == REPLY_NONE);
+    assert(on_abandon != NULL);
     w->later = true;
     w->on_abandon = on_abandon;
     rt_cond_init(&w->deferred_over);
@@ -273,6 +286,8 @@ conn_wait_deferred(struct http_conn *c)
     struct work *w = c->work;
     enum err rc = ERR_OK;
 
+    assert(c->fiber == NULL);
+    assert(!w->has_place);
     c->fiber = rt_self();
     while (w->later && rc == ERR_OK)
         rc = rt_cond_wait(&w->deferred_over, DEADLINE_NEVER);
@@ -316,7 +331,7 @@ conn_resume(struct http_conn *c)
     bool keep;
 
     if (!list_empty(
-            &w->waits)) { /* heard or answered in the turn in which the idle time ended */
+            &w->waits)) { /* read or answered in the iteration in which the idle time ended */
         list_remove(&w->waits);
         if (w->reply.state == REPLY_NONE)
             undo(w);

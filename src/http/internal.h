@@ -4,7 +4,7 @@
  *     server.c  loops, listeners, limits, drain, stop
  *     conn.c    one connection: parked, heads, one request after the other, closing
  *     admit.c   a place for each request, or a wait for one, or 503
- *     at_once.c what is answered before there is a fiber
+ *     inline.c  requests answered without a fiber
  *     body.c    the request's body
  *     reply.c   the answer */
 #pragma once
@@ -27,12 +27,12 @@
 #define REPLY_PREFIX_MAX 256u
 /* A send of more goes in slices of this size, each with its own deadline: four hot pieces and a head are one. */
 #define SEND_SLICE ((1u << 20) + REPLY_PREFIX_MAX + REPLY_LINES_MAX)
-/* What a client may still send, unheard, after its answer. */
+/* What a client may still send, unread, after its reply. */
 #define LINGER_BYTES_MAX (64u << 20)
 /* What a connection takes, for the account: parked; with TLS. */
 #define CONN_BYTES 1024
 #define TLS_BYTES  (40 << 10)
-/* When memory is tight, whoever has kept us waiting for so long is the first to go; so many at a time, so often. */
+/* When memory is tight, connections that have stalled for so long are closed first; so many at a time, so often. */
 #define SHED_STALLED_NS (UINT64_C(5) * 1000000000)
 #define SHED_EVERY_NS   (UINT64_C(100) * 1000000)
 #define SHED_MOST       8u
@@ -69,7 +69,7 @@ struct work {
     char id[17];
     struct http_conn *conn; /* whose, while it waits */
     struct list
-        waits; /* in loop->heard: read, not asked about; or in loop->waiting: answered, not sent */
+        waits; /* in loop->pending: read, not answered; or in loop->waiting: answered, not sent */
     bool is_inline; /* no fiber yet */
     bool has_place; /* its handler is over, its answer waits: still counted in flight */
     bool later;     /* the handler will say http_deferred_done() */
@@ -122,7 +122,7 @@ struct http_conn {
     bool greeted;          /* TLS is up, or not wanted */
     bool over_limit;       /* over the limit: gets 503 and goes */
     /* Since when it has been in the client's hands: sending, receiving a body or a head. 0: it is not; STALLED_NOW:
-     * since some time, which nobody has looked at yet (no clock is read for an answer). */
+     * since some time, which has not been looked at yet (no clock is read for a reply). */
     uint64_t stalled_ns;
     unsigned head_cache_at; /* where in loop->known its heads were last found */
     bool keep;              /* another request may follow */
@@ -140,7 +140,7 @@ struct http_loop {
     char date_lines[80];
     size_t date_len;
     struct http_head_cache *known; /* owned */
-    struct list heard; /* work.waits: requests to be answered at once, together */
+    struct list pending; /* work.waits: requests to be answered inline, together */
     struct rt_after_poll answer; /* theirs */
     unsigned inline_count;
     uint64_t inline_ns;  /* the clock when the first of them came */
@@ -185,7 +185,7 @@ void body_begin(struct http_conn *c);
 bool body_finish(struct http_conn *c);
 bool body_can_finish(const struct http_conn *c); /* is the rest short and sure to come? */
 
-/* at_once.c */
+/* inline.c */
 bool conn_inline_read(void *conn); /* see rt_on_inline() */
 void conn_inline_answer(struct rt_after_poll *s);
 void conn_send_replies(struct rt_after_poll *s);
@@ -193,13 +193,13 @@ void conn_send_replies(struct rt_after_poll *s);
 bool conn_may_batch_reply(const struct http_conn *c);
 /* It does, with its work set and its place. The fiber parks the connection next. */
 void conn_batch_reply(struct http_conn *c);
-/* The fiber of this connection waits until the handler has said http_deferred_done(). False: it was told to end before, and the
+/* The fiber of this connection waits until the handler has said http_deferred_done(). False: it was cancelled before, and the
  * request is abandoned. May switch. */
 bool conn_wait_deferred(struct http_conn *c);
 /* What conn_inline_read() left for the fiber of this connection: true, go on reading heads; false, it ends. May switch. */
 bool conn_resume(struct http_conn *c);
 
-/* conn.c, for at_once.c */
+/* conn.c, for inline.c */
 void conn_begin_request(struct http_conn *c, uint64_t now_ns);
 void conn_report_done(struct http_conn *c);
 bool conn_is_ending(const struct http_conn *c);

@@ -5,7 +5,7 @@
 #include "rt/sendable.h"
 
 #define IOV_MAX_HERE 16
-/* From this size on the kernel is told to hold less of what is not sent yet: a slow
+/* From this size on the kernel is asked to hold less of what is not sent yet: a slow
  * reader pins memory. */
 #define LOWAT_FROM  (256u << 10)
 #define LOWAT_BYTES (128u << 10)
@@ -487,7 +487,11 @@ http_reply_zero_copy(struct http_request *r, int status, const struct span *piec
     size_t len = 0;
     enum err rc;
 
+    assert(count >= 1);
     assert(count <= HTTP_ZERO_COPY_MAX);
+    assert(release != NULL);
+    assert(w->reply.release == NULL);
+    assert(w->reply.state == REPLY_NONE);
     for (unsigned i = 0; i < count; i++)
         len += pieces[i].len;
     w->reply.release = release;
@@ -517,6 +521,7 @@ reply_send_rest(struct http_conn *c)
     enum err rc;
 
     assert(w->reply.state == REPLY_SENDS);
+    assert(w->reply.sent <= w->reply.head.len + w->reply.zero_copy_bytes);
     rc = reply_send_all(c, rest, reply_rest(w, w->reply.sent, rest), false);
     reply_release(w);
     if (rc == ERR_OK) {
@@ -531,7 +536,7 @@ http_reply_abort(struct http_request *r)
     r->conn->work->reply.state = REPLY_FAILED;
 }
 
-/* ---- what nobody answered ---- */
+/* ---- what the handler left unanswered ---- */
 
 void
 reply_error(struct http_conn *c, int status, const char *why)
@@ -567,7 +572,7 @@ reply_finish(struct http_conn *c)
     switch (w->reply.state) {
     case REPLY_NONE:
         if (w->body.state == BODY_FAILED || rt_cancelled())
-            w->reply.state = REPLY_FAILED; /* nobody is there to hear it */
+            w->reply.state = REPLY_FAILED; /* the client is gone */
         else
             reply_error(c, 500, "the request found no answer");
         break;

@@ -60,7 +60,7 @@ http_server_new(const struct http_server_options *o, const struct http_handler *
         s->at[i].server = s;
         list_init(&s->at[i].conns);
         list_init(&s->at[i].works);
-        list_init(&s->at[i].heard);
+        list_init(&s->at[i].pending);
         list_init(&s->at[i].waiting);
         list_init(&s->at[i].queue);
         s->at[i].send = (struct rt_after_poll){.fn = conn_send_replies};
@@ -130,9 +130,15 @@ work_acquire(struct http_loop *l)
     struct list *n = list_pop_front(&l->works);
     struct work *w;
 
+    assert((n == NULL) == (l->works_idle == 0));
     if (n != NULL) {
+        struct work *kept = LIST_ENTRY(n, struct work, link);
+
         l->works_idle--;
-        return LIST_ENTRY(n, struct work, link);
+        assert(!kept->is_inline);
+        assert(!kept->later);
+        assert(list_empty(&kept->waits));
+        return kept;
     }
     account_add(ACCOUNT_CONNECTIONS, WORK_BYTES);
     w = xmalloc(sizeof *w);
@@ -155,6 +161,10 @@ work_release(struct http_loop *l, struct work **wp)
     *wp = NULL;
     if (w == NULL)
         return;
+    assert(w->reply.release == NULL);
+    assert(!w->has_place);
+    assert(!w->later);
+    assert(list_empty(&w->waits));
     if (l->works_idle >= WORKS_POOLED || w->in.room != l->server->options.buffer_bytes) {
         work_free(w);
         return;

@@ -35,7 +35,7 @@ struct http_request {
     const char *peer;    /* "127.0.0.1:51234" */
     bool is_loopback, is_tls;
     bool draining;     /* the server is on its way out: the handler may answer 503 */
-    bool tried;        /* `at_once` has been asked and said no */
+    bool tried;        /* `try_inline` has declined it */
     uint64_t began_ns; /* rt_now_ns() when the head was whole */
     uint64_t
         handler_hash; /* the handler's own, for `prefetch` and `try_inline`; 0 at first */
@@ -55,7 +55,7 @@ struct http_done {
 struct http_handler {
     /* May switch. */
     void (*handle)(struct http_request *r, void *arg);
-    /* Of several requests that `at_once` is asked about next, each HTTP_PREFETCH_STEPS times, one step for all of them before the
+    /* Of several requests that go to `try_inline` next, each HTTP_PREFETCH_STEPS times, one step for all of them before the
      * next: asks for the memory it will look at, and does nothing else. NULL: none. Must not switch. */
     void (*prefetch)(struct http_request *r, unsigned step, void *arg);
     /* May answer a request whose head is like one before, by http_reply_zero_copy(), before there is a fiber for it. True: it
@@ -96,7 +96,7 @@ struct http_server_options {
         rejected_max; /* [64] connections over the limit that are still told so; further ones are closed at once */
     uint64_t drain_bytes; /* [64 KiB] of an unread body that are read to keep the
                                connection; more: closed */
-    uint64_t linger_ms; /* [2 s] of silence, while a client that still sends is heard out
+    uint64_t linger_ms;   /* [2 s] of silence, while a client that still sends is read
                            before a close */
 };
 
@@ -153,18 +153,18 @@ void http_headerf(struct http_request *r, const char *name, const char *fmt, ...
 void http_headers_clear(struct http_request *r);
 /* Lines with their ends that were made here before: not looked at again. */
 void http_header_lines(struct http_request *r, struct span lines);
-/* The name as it stands in the program, ": " behind it: it is not looked at; the value is. */
+/* The name is a literal of the program with ": " behind it, and is not checked; the value is. */
 void http_header_own(struct http_request *r, struct span name, struct span value);
 /* The lines so far, until the next is added; before http_reply*(). */
 struct span http_header_text(const struct http_request *r);
 
-/* Head and body in one send. To HEAD the length of `body` is told and nothing sent. May
+/* Head and body in one send. For HEAD only the length of `body` is sent. May
  * switch. */
 enum err http_reply(struct http_request *r, int status, struct span body);
 /* An answer without a body, behind which the handler does nothing that others wait for: it may leave when the handler has
  * returned, with those of the other requests of this turn. May switch. */
 enum err http_reply_last(struct http_request *r, int status);
-/* The same with at most HTTP_ZERO_COPY_MAX pieces that are lent until release(arg), which is called once, whatever becomes of it. In `at_once` it
+/* The same with at most HTTP_ZERO_COPY_MAX pieces that are borrowed until release(arg), which is called exactly once. In `try_inline` it
  * leaves with the others of this turn and never switches; elsewhere it may. An error: release was called, and what stands
  * for an answer is the caller's to say. */
 #define HTTP_ZERO_COPY_MAX 4
@@ -175,12 +175,12 @@ enum err http_reply_zero_copy(struct http_request *r, int status,
  * far, which begin at *lines_at. 0: `room` is too small. */
 size_t http_template_make(const struct http_request *r, uint64_t length, char *out,
                           size_t room, size_t *lines_at);
-/* In `at_once`, instead of lines, before http_reply_zero_copy() with 200 and as many bytes: the head is that text, with the date of now. Its lines, for
+/* In `try_inline`, instead of lines, before http_reply_zero_copy() with 200 and as many bytes: the head is that text, with the date of now. Its lines, for
  * the handler to write its own over; NULL: it is not the head for this connection, nothing was done. */
 char *http_reply_template(struct http_request *r, struct span form, size_t lines_at);
 /* Before http_reply_zero_copy() with one piece: `room` bytes in front of it may be written over. A head that fits there leaves with the piece as one. */
 void http_reply_headroom(struct http_request *r, size_t room);
-/* In `at_once`: the answer comes in a later turn, by http_reply_zero_copy() and http_deferred_done(), both outside any fiber and
+/* In `try_inline`: the reply comes in a later iteration, by http_reply_zero_copy() and http_deferred_done(), both outside any fiber and
  * without a switch. Or on_abandon is called instead, in a fiber, without a switch: the connection ends, or the server; the
  * request is gone behind that call. */
 void http_defer(struct http_request *r, void (*on_abandon)(struct http_request *r));

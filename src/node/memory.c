@@ -15,7 +15,7 @@
 #define FILES_LEAST     16u
 #define CONNECTIONS_LOW 4u
 
-/* Nine tenths of what there is, unless somebody said. */
+/* Nine tenths of what there is, unless configured. */
 static uint64_t
 limit_of(const struct node_options *o)
 {
@@ -36,7 +36,7 @@ node_fit_descriptors(struct http_server_options *h)
     uint64_t left = most > open ? most - open : 0;
     uint64_t files = MIN(MAX(left / 4, (uint64_t)FILES_LEAST), (uint64_t)FILES_MOST);
     uint64_t room = MAX(left > files ? left - files : 0, (uint64_t)CONNECTIONS_LOW);
-    /* Those that are told that there are too many take descriptors as well. */
+    /* Connections that get 503 because there are too many need descriptors as well. */
     uint64_t told = MIN(room / 8, UINT64_C(64)) + 1;
 
     if (h->connections_max + told <= room)

@@ -50,7 +50,7 @@ struct node_options {
     /* Reads the configuration again, on a worker, at SIGHUP. *out is lent until the next call. NULL: there is nothing to
      * read. */
     enum err (*reload)(struct node_live *out, void *arg, struct errbuf *eb);
-    /* What it read is in force, or (`taken` false) was given up: nothing has changed then. */
+    /* What it read is in force, or (`taken` false) was rejected: nothing has changed then. */
     void (*reloaded)(bool taken, void *arg);
     const char *audit;  /* file of the audit log, or NULL: the log */
     bool auth;          /* no anonymous caller on loopback either */

@@ -48,7 +48,7 @@ node_offline_open(const char *const *paths, unsigned count, struct node_offline 
     *out = (struct node_offline){0};
     rc = disks_find_state(paths, count, &which, eb);
     if (rc == ERR_NOT_FOUND)
-        rc = ERR_DENIED; /* a start takes a copy, nobody else does */
+        rc = ERR_DENIED; /* only a start restores a copy */
     if (rc == ERR_OK)
         rc = offline_open_state(out, paths[which], eb);
     if (rc == ERR_OK) {

@@ -1,4 +1,4 @@
-/* offline: the state and the disks of a node that nobody serves, opened for a tool: import, restore. It counts as a start of
+/* offline: the state and the disks of a node that does not serve, opened for a tool: import, restore. It counts as a start of
  * the node, and what is written goes the way of every write: placed, in logs, durable. On loop 0; may switch. */
 #pragma once
 #include "disks/disks.h"
@@ -18,13 +18,13 @@ struct node_offline {
 /* `paths`: all disks of the node, in any order; a new folder becomes a new node. On an error *out is closed. */
 enum err node_offline_open(const char *const *paths, unsigned count,
                            struct node_offline *out, struct errbuf *eb) MUST_CHECK;
-/* The map is read when it is first wanted: after whoever fills meta by hand. */
+/* The map is read when it is first wanted: after a tool has filled meta. */
 enum err node_offline_map(struct node_offline *n, struct errbuf *eb) MUST_CHECK;
 /* What is written from now on is younger than all of that epoch. Before disks or map are used. On an error *n is closed. */
 enum err node_offline_raise(const char *const *paths, unsigned count, uint64_t epoch,
                             struct node_offline *n, struct errbuf *eb) MUST_CHECK;
 /* A restore into this node is under way, or was broken off: `dot`/NODE_RESTORING holds what the backup says of itself, and
- * while it is there nobody serves the node. NODE_RESTORED is the same of one that came to its end, until the first start. */
+ * while it is there the node does not start. NODE_RESTORED is the same of one that came to its end, until the first start. */
 #define NODE_RESTORING     "restoring"
 #define NODE_RESTORED      "restored"
 #define NODE_RESTORING_MAX 4096u

@@ -15,7 +15,7 @@
 
 #define LOOK_EVERY_MS 2000
 #define TICKETS_LIVE_MS                                                                  \
-    (12 * 3600 * 1000ull) /* then keys of session tickets are made anew */
+    (12 * 3600 * 1000ull) /* then keys of session tickets are replaced */
 #define ENDS_SOON_S (14 * 86400)
 
 /* ---- users ---- */
@@ -67,7 +67,7 @@ make_tls(const char *cert, const char *key, struct tls_context **out, struct err
 
     *out = m.made;
     if (rc != ERR_OK)
-        return err_set(eb, rc, "reading the certificate was given up");
+        return err_set(eb, rc, "reading the certificate was interrupted");
     if (m.rc != ERR_OK && eb != NULL)
         *eb = m.eb;
     return m.rc;

@@ -1,4 +1,4 @@
-/* Copies of the node's state: on every disk that does not hold it, one file, written anew after each change. When the disk
+/* Copies of the node's state: on every disk that does not hold it, one file, rewritten after each change. When the disk
  * with the state is lost, a start takes the newest of them.
  *
  * A change is answered when its copies are written, or COPY_WAIT_MS later: a disk that hangs does not stop what the
@@ -157,7 +157,7 @@ wait_on_loop_0(void *arg)
         enum err rc = rt_cond_wait(&n->copies.written, by);
 
         if (rc == ERR_TIMEOUT) {
-            n->copies.hangs = true; /* nobody waits until that write has ended */
+            n->copies.hangs = true; /* no change waits until that write has ended */
             LOG(LOG_WARN, "node.copy",
                 "a disk takes long to write its copy of the node's state",
                 L_U64("waited_ms", COPY_WAIT_MS));

@@ -1,9 +1,9 @@
-/* state_lost: disks with objects, and a node's state that never heard of anything: the file of it is gone, or was emptied. */
+/* state_lost: disks with objects, and a node's state without buckets: the file of it is gone, or was emptied. */
 #pragma once
 #include "disks/disks.h"
 #include "meta/meta.h"
 
-/* ERR_CORRUPT says what to do: whoever went on would answer that no bucket is there, and make a new one under an old one's
+/* ERR_CORRUPT says what to do: a node that started would answer that no bucket is there, and make a new one under an old one's
  * number. `path`: of the disk with the state. Before the state is copied anywhere. May switch. */
 enum err state_check_lost(struct meta *m, struct disks *ds, const char *path,
                           struct errbuf *eb) MUST_CHECK;

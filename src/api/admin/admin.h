@@ -39,7 +39,7 @@ enum err admin_job_forget(struct request *q);
  * wait): the work goes on all the same. */
 void admin_job_report(struct request *q, const char *kind, json_t *args,
                       char id[JOB_ID_TEXT]);
-/* trace.c: the requests of late, while somebody watches. */
+/* trace.c: recent requests, while `forebay trace` watches. */
 enum err admin_trace(struct request *q);
 /* stat.c: what the node holds, as JSON. */
 enum err admin_stat(struct request *q);

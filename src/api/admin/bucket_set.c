@@ -185,7 +185,7 @@ set_unpin(struct map_bucket *b, const json_t *v, struct errbuf *eb)
     return ERR_OK;
 }
 
-static const struct member {
+static const struct setting {
     const char *name;
     enum err (*set)(struct map_bucket *b, const json_t *v, struct errbuf *eb);
 } members[] = {
@@ -254,7 +254,7 @@ enough_disks(const struct request *q, const json_t *doc, struct errbuf *eb)
         active, active == 1 ? "s" : "", (long long)wanted);
 }
 
-/* While copies change, nobody believes that objects lie where they should; afterwards they are brought there. */
+/* While `copies` changes, no object counts as placed where it should be; rebalancing places them afterwards. */
 static enum err
 bucket_set_change(struct request *q, json_t *doc, char job[JOB_ID_TEXT],
                   struct errbuf *eb)

@@ -135,7 +135,7 @@ json_text_field(json_t *doc, const char *name, const char **out, struct errbuf *
     return ERR_OK;
 }
 
-/* Who asks is an administrator, and the path is his own: he hears what was wrong with it. */
+/* The caller is an administrator, and the path is the caller's own: the sentence says what is wrong with it. */
 static enum err
 admin_disk_refuse(struct request *q, enum err rc, const struct errbuf *eb)
 {

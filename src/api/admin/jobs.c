@@ -6,7 +6,7 @@
  *     POST   /_/jobs/ID            {"action": "cancel"}, or "resume" for one that failed or was cancelled
  *     DELETE /_/jobs/ID            forgets one that has ended
  *
- * Whoever may do by hand what a job does may ask for it: the table below. A job is shown to, and changed by, who asked for
+ * A caller who may do by hand what a job does may start it: the table below. A job is shown to, and changed by, who asked for
  * it and the administrators of its bucket; to others there is none.
  */
 #include <string.h>
@@ -21,7 +21,7 @@
 #define BODY_MAX   (JOB_LIST_MAX + MIB(1))
 #define PAGE_MAX   MIB(4)
 #define ACTION_MAX KIB(4)
-#define WAIT_MAX_S 5 /* a drain waits for nobody longer */
+#define WAIT_MAX_S 5 /* so that a drain does not wait longer */
 
 /* Rights on the prefix that a kind works on, on the whole bucket where it has a list of names; others are administrators'. */
 static const struct {
@@ -46,7 +46,7 @@ may_do(const struct request *q, struct span kind, const char *bucket, const char
            caller_may(q, rights, span_of(bucket), span_of(prefix != NULL ? prefix : ""));
 }
 
-/* It is read for him, and what is wrong with a line of it is told. */
+/* The job reads the manifest for the caller, and errors quote its lines. */
 static bool
 may_read_manifest(const struct request *q, const json_t *args)
 {

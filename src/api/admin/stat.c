@@ -26,7 +26,7 @@ admin_stat_put_disk(struct json *j, const struct disks_one *d)
     json_end(j);
 }
 
-/* Those that have left too: it is them that somebody looks for. */
+/* Disks that have failed or left too: an operator looks for those. */
 static void
 put_disks(struct json *j, struct disks *ds)
 {

@@ -296,7 +296,7 @@ change_limits(struct request *q, struct span name, const json_t *doc)
     uint64_t parts;
     enum err rc;
 
-    (void)auth_user_limits(a, name, &l); /* nobody: said below */
+    (void)auth_user_limits(a, name, &l); /* no such user: reported below */
     parts = l.parts;
     rc = read_limit(q, doc, "requests", AUTH_REQUESTS_MAX, &l.requests);
     if (rc == ERR_OK)

@@ -153,7 +153,7 @@ s3_body_next_chunked(struct s3_body *b, struct span *piece)
                 if (rc != ERR_OK)
                     return rc;
                 if (!b->ended)
-                    continue; /* bytes behind the end: judged above */
+                    continue; /* bytes behind the end: rejected above */
             }
             return checksum_request_trailer(&b->sums, awschunked_trailers(b->chunked),
                                             &q->fault);

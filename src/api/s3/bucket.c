@@ -160,7 +160,7 @@ static const struct probe {
     {"publicAccessBlock", S3_NoSuchPublicAccessBlockConfiguration, NULL, NULL, NULL},
 };
 
-/* The owner has full control; nobody else has any. */
+/* The owner has full control; no one else has any. */
 static enum err
 answer_acl(struct request *q)
 {

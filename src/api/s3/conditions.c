@@ -1,5 +1,5 @@
 /* conditions: what a write demands of the object that is there, from headers or from an item of DeleteObjects. The disk
- * judges it in one step with the change. */
+ * checks it in one step with the change. */
 #include <string.h>
 
 #include "api/s3/s3.h"

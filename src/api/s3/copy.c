@@ -1,5 +1,5 @@
 /* copy: CopyObject and UploadPartCopy: bytes that are here already, or at a backend, become another object or a part.
- * What is read is verified, and summed anew. An object copied onto itself with other metadata keeps its bytes. */
+ * What is read is verified, and summed again. An object copied onto itself with other metadata keeps its bytes. */
 #include <string.h>
 
 #include "api/s3/s3.h"
@@ -242,7 +242,7 @@ struct describing {
     struct object_meta meta;
 };
 
-/* Only while it is still what was judged. */
+/* Only while it is still the version whose preconditions were checked. */
 static enum err
 copy_describe(struct object_meta *meta, void *arg, struct arena *a, struct errbuf *eb)
 {

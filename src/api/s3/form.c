@@ -1,5 +1,5 @@
 /* form: upload from a browser's form (POST policy, SigV4). Fields come first, then the file; what stands behind it means
- * nothing. Who asks is known from the fields, so the gate lets the route through and this file asks it then. */
+ * nothing. The fields identify the user, so the gate lets the route through and this file checks the rights. */
 #include <string.h>
 
 #include "api/s3/s3.h"
@@ -148,7 +148,7 @@ parse_fields(struct upload *u)
     }
 }
 
-/* ---- judging ---- */
+/* ---- checks ---- */
 
 /* Browsers of old sent the whole path: what is behind the last slash of either kind is the name. */
 static struct span
@@ -257,7 +257,7 @@ check_policy(struct upload *u)
     int len;
     enum err rc;
 
-    if (text.len == 0) /* nobody signed it: what the anonymous caller may */
+    if (text.len == 0) /* unsigned: the rights of the anonymous caller */
         return q->caller.kind == CALLER_LOCAL
                    ? ERR_OK
                    : fault_set(&q->fault, S3_AccessDenied, NULL);

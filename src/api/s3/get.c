@@ -111,7 +111,7 @@ s3_put_found_headers(struct request *q, const struct object_info *info)
     put_source(q, info->source, info->stale);
 }
 
-/* What GET and HEAD ask for beside the object itself. */
+/* What GET and HEAD request beside the object itself. */
 struct asked {
     const struct object_version *version; /* NULL: the current one */
     uint64_t part;                        /* 0: none */
@@ -289,7 +289,7 @@ get_send_body(struct request *q, struct object_get *get, struct span piece)
     while (rc == ERR_OK && piece.len > 0) {
         rc = send_piece(q, get, piece);
         if (rc != ERR_OK)
-            return ERR_OK; /* the client is gone: nobody to tell */
+            return ERR_OK; /* the client is gone: there is no answer */
         rc = object_get_next(get, DEADLINE_NEVER, &piece, &eb);
     }
     if (rc != ERR_OK)
@@ -298,7 +298,7 @@ get_send_body(struct request *q, struct object_get *get, struct span piece)
     return ERR_OK;
 }
 
-/* Finds the object, judges conditions and range, and has the first piece of the bytes: until then an error has an answer
+/* Finds the object, checks conditions and range, and has the first piece of the bytes: until then an error has an answer
  * of its own. *again: it was replaced between two of these steps. */
 static enum err
 open_object(struct request *q, const struct asked *asked, struct object_info *info,

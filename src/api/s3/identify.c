@@ -21,7 +21,7 @@ check_payload(struct request *q)
     return ERR_OK;
 }
 
-/* The key's life and its token. A wrong token is told apart from an unknown key only to callers who can sign. */
+/* The key's life and its token. Only callers who can sign learn whether the token or the key is wrong. */
 static enum err
 check_token(struct request *q, const struct auth_key *k, int64_t now_ms)
 {
@@ -67,7 +67,7 @@ verify(struct request *q, const struct sigv4_request *req, const struct auth_use
     gate_admit_key(q, k);
     *user = k->user;
     q->caller.signed_request = true;
-    q->caller.signer = k;
+    q->caller.signed_by = k;
     q->caller.users = auth_serial(q->api->options.auth);
     signature_cache_keep(q, req, k);
     http_body_trust(q->http);

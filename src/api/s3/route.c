@@ -221,7 +221,7 @@ s3_run_route(struct request *q)
 {
     const struct route *r = find_route(q->http->head->method, level_of(q),
                                        sub_of(&q->query, q->http->head->method));
-    /* What is no route is told to those who may know the bucket, and to nobody else. */
+    /* Only callers with a right in the bucket learn that there is no such route. */
     enum need need = r != NULL                ? r->need
                      : q->name.bucket.len > 0 ? NEED_ANY_RIGHT
                                               : NEED_USER;

@@ -90,7 +90,7 @@ struct s3_body {
     struct span in;    /* received, not yet decoded */
     bool ended;
 };
-/* Judges lengths and checksum headers, before anything is read. */
+/* Checks lengths and checksum headers, before anything is read. */
 enum err s3_body_begin(struct request *q, struct s3_body *b) MUST_CHECK;
 /* The next piece of the decoded body; len 0: it is complete, and hash, length and chunk signatures were right. */
 enum err s3_body_next(struct s3_body *b, struct span *piece) MUST_CHECK;
