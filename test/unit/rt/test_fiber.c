@@ -47,6 +47,48 @@ order_fiber(void *arg)
 }
 CASE(test_fibers_take_turns, 1, order_fiber)
 
+/* ---- the retry budget ---- */
+
+/* Takes `*arg` retries inside of a loop of its own; *arg becomes what it got. */
+static void
+inner_loop(void *arg)
+{
+    struct rt_retries inner;
+    unsigned *want = arg, got = 0;
+
+    rt_retries_begin(&inner);
+    while (got < *want && rt_retry())
+        got++;
+    rt_retries_end(&inner);
+    *want = got;
+}
+
+/* Nested loops and calls to other loops share the budget of the outermost one; a later one is full again. */
+static void
+retries_fiber(void *arg)
+{
+    struct rt_retries outer;
+    unsigned n = 10;
+
+    (void)arg;
+    rt_retries_begin(&outer);
+    CHECK(rt_retry());
+    inner_loop(&n);
+    CHECK_U64(n, 10);
+    CHECK(rt_call(rt_loop_count() - 1, inner_loop, &n) == ERR_OK);
+    CHECK_U64(n, 10);
+    n = 2 * RT_RETRIES;
+    inner_loop(&n);
+    CHECK_U64(n, RT_RETRIES - 21);
+    CHECK(!rt_retry());
+    rt_retries_end(&outer);
+    n = 2 * RT_RETRIES;
+    inner_loop(&n);
+    CHECK_U64(n, RT_RETRIES);
+}
+CASE(test_nested_loops_share_one_retry_budget, 1, retries_fiber)
+REAL_CASE(test_the_retry_budget_goes_to_other_loops, 2, retries_fiber)
+
 /* Fibers that others wait for run first, whenever they were woken. */
 static struct rt_cond wakes;
 
@@ -552,6 +594,8 @@ main(int argc, char **argv)
 {
     CHECK_MAIN(argc, argv);
     RUN(test_fibers_take_turns);
+    RUN(test_nested_loops_share_one_retry_budget);
+    RUN(test_the_retry_budget_goes_to_other_loops);
     RUN(test_essential_fibers_come_first);
     RUN(test_those_that_were_woken_run_before_the_others);
     RUN(test_sleeps_at_least_as_long_as_asked);
