@@ -25,7 +25,7 @@
 static_assert(JOIN <= RUN_MERGE_MOST && JOIN_SERVED <= RUN_MERGE_MOST,
               "one merge takes them");
 
-/* What readers see: immutable, replaced whole. Each list holds a reference to its runs. */
+/* What readers use: immutable, replaced as a whole. Each list holds a reference to its runs. */
 struct runs {
     uint64_t bytes;
     uint32_t entries;
@@ -156,7 +156,7 @@ memtable_count(const struct memtable *t)
 
 /* ---- merging ---- */
 
-/* So many of the last runs are to be one with r; 0: it stays beside them. Four of about one size are merged, so that each coded entry is
+/* How many of the last runs to merge with r; 0: none. Four of about one size are merged, so that each coded entry is
  * copied once for four times as many; fewer where four would be too many entries. */
 static uint32_t
 await_merge(const struct memtable *t, const struct runs *old, const struct run *r,
@@ -178,7 +178,7 @@ await_merge(const struct memtable *t, const struct runs *old, const struct run *
     return n + 1 == JOIN_SERVED ? n : 0;
 }
 
-/* Served: few runs to look through, and each coded entry is copied seldom. Takes r. */
+/* While serving: few runs to search, and each coded entry is copied seldom. Takes r. */
 static struct run *
 merge_last(const struct memtable *t, const struct runs *old, struct run *r,
            uint32_t *kept)
@@ -200,14 +200,14 @@ merge_last(const struct memtable *t, const struct runs *old, struct run *r,
     return r;
 }
 
-/* Beside each other in the list: eight that are merged, or one that is put in order. */
+/* Neighbours in the list: eight runs to merge, or one to sort. */
 struct merge {
     struct run *these[JOIN]; /* each with a reference */
     uint32_t count;
     struct run *out;
 };
 
-/* Replaying: eight of about one size, so that each coded entry is copied once for eight times as many. */
+/* During replay: eight of about one size, so that each coded entry is copied once for eight times as many. */
 static bool
 are_alike(const struct runs *rs, uint32_t first)
 {
@@ -279,8 +279,7 @@ runs_put_in_place(struct memtable *t, uint32_t first, uint32_t count, struct run
     replace_runs(t, rs);
 }
 
-/* Where they still wait in the list, what was made of them takes their place; if they are on their way to the index, only
- * one may. Takes m->out. */
+/* If the runs are still in the list, the result replaces them; of frozen runs only a single one is replaced. Takes m->out. */
 static void
 merge_take(struct memtable *t, struct merge *m)
 {
@@ -326,7 +325,7 @@ start_merger(struct memtable *t)
 
 /* ---- gathering ---- */
 
-/* What was gathered becomes the newest run of the list, in no order. */
+/* The gathered run becomes the newest of the list, unsorted. */
 static void
 gather_close(struct memtable *t)
 {
