@@ -63,6 +63,7 @@ account_add(enum account_kind kind, int64_t bytes)
     int64_t now;
 
     assert(kind < ACCOUNT_KINDS_);
+    assert(bytes > INT64_MIN);
     now = atomic_fetch_add_explicit(&kinds[kind].bytes, bytes, memory_order_relaxed) +
           bytes;
     if (kind == ACCOUNT_BUFFERS) {
@@ -107,5 +108,6 @@ account_sum(void)
 const char *
 account_name(enum account_kind kind)
 {
+    assert(kind < ACCOUNT_KINDS_);
     return names[kind];
 }

@@ -125,6 +125,7 @@ table_put(struct table *m, struct span key, void *value)
         table_grow(m);
     m->slots[table_find(m, &k)] = k;
     m->count++;
+    assert(m->count < m->room); /* a search ends at a free slot */
     return true;
 }
 

@@ -249,8 +249,8 @@ accelerator_rate(struct train_result *r)
 }
 
 static void
-sum_up(const struct train_options *o, const struct accelerator *all,
-       struct train_result *out)
+accelerator_sum(const struct train_options *o, const struct accelerator *all,
+                struct train_result *out)
 {
     out->au_least = 1;
     for (unsigned i = 0; i < o->accelerators; i++) {
@@ -284,7 +284,7 @@ run_here(const struct train_options *o, struct train_result *out, struct errbuf 
     }
     rt_group_join(&r.group);
     out->seconds = (double)(rt_now_ns() - began) / 1e9;
-    sum_up(o, all, out);
+    accelerator_sum(o, all, out);
     free(all);
     if (r.rc == ERR_OK && rt_cancelled())
         r.rc = ERR_CANCELLED;

@@ -98,8 +98,8 @@ struct bench {
 /* ---- flags ---- */
 
 static enum err
-take_u64(const struct args *a, const char *name, uint64_t least, uint64_t most,
-         uint64_t *out, struct errbuf *eb)
+bench_take_u64(const struct args *a, const char *name, uint64_t least, uint64_t most,
+               uint64_t *out, struct errbuf *eb)
 {
     const char *text = args_value(a, name);
 
@@ -161,12 +161,12 @@ take_more(struct bench *b, struct errbuf *eb)
 {
     const struct args *a = b->s->args;
     const char *mix = args_value(a, "mix");
-    enum err rc = take_u64(a, "epochs", 1, 1000000, &b->epochs, eb);
+    enum err rc = bench_take_u64(a, "epochs", 1, 1000000, &b->epochs, eb);
 
     if (rc == ERR_OK)
-        rc = take_u64(a, "rate", 1, 10000000, &b->load.per_second, eb);
+        rc = bench_take_u64(a, "rate", 1, 10000000, &b->load.per_second, eb);
     if (rc == ERR_OK)
-        rc = take_u64(a, "seed", 1, UINT64_MAX, &b->seed, eb);
+        rc = bench_take_u64(a, "seed", 1, UINT64_MAX, &b->seed, eb);
     if (rc == ERR_OK && b->op == MIXED)
         rc = take_mix(b, mix != NULL ? mix : "get=60,put=20,head=10,list=5,delete=5", eb);
     if (rc == ERR_OK && mix != NULL && b->op != MIXED)
@@ -195,11 +195,11 @@ bench_take_flags(struct bench *b, struct errbuf *eb)
     if (rc == ERR_OK && duration != NULL)
         rc = num_duration_ms(span_of(duration), &b->load.duration_ms, eb);
     if (rc == ERR_OK)
-        rc = take_u64(a, "concurrency", 1, CONCURRENCY_MAX, &concurrency, eb);
+        rc = bench_take_u64(a, "concurrency", 1, CONCURRENCY_MAX, &concurrency, eb);
     if (rc == ERR_OK)
-        rc = take_u64(a, "count", 1, UINT64_MAX, &b->load.count, eb);
+        rc = bench_take_u64(a, "count", 1, UINT64_MAX, &b->load.count, eb);
     if (rc == ERR_OK)
-        rc = take_u64(a, "objects", 1, 100000000, &b->objects, eb);
+        rc = bench_take_u64(a, "objects", 1, 100000000, &b->objects, eb);
     if (rc == ERR_OK)
         rc = take_more(b, eb);
     if (rc == ERR_OK && b->existing && (b->op == PUT || b->op == MIXED))
@@ -386,7 +386,7 @@ mixed_one(void *arg, uint64_t number, struct load_sample *out, struct errbuf *eb
 /* ---- before and after ---- */
 
 static void
-on_step(void *arg, const struct load_sample *sample)
+bench_on_step(void *arg, const struct load_sample *sample)
 {
     struct bench *b = arg;
 
@@ -579,7 +579,7 @@ bench_measure(struct bench *b, struct load_result *r, struct errbuf *eb)
     b->measuring = true;
     before = server_cpu(b->s, args_value(b->s->args, "pid"));
     progress_begin(&b->progress, op_names[b->op], b->s->quiet, b->load.count, 0);
-    b->load.on_step = on_step;
+    b->load.on_step = bench_on_step;
     b->load.arg = b;
     rc = load_run(&b->load, steps[b->op], b, r, eb);
     progress_end(&b->progress);

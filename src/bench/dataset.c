@@ -134,8 +134,9 @@ ask_size(void *arg, uint64_t number, struct load_sample *out, struct errbuf *eb)
 }
 
 static enum err
-read_names(struct dataset *d, const struct place *p, const struct profile *profile,
-           const char *path, uint32_t most, struct errbuf *eb)
+dataset_read_names(struct dataset *d, const struct place *p,
+                   const struct profile *profile, const char *path, uint32_t most,
+                   struct errbuf *eb)
 {
     FILE *in = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
     char *line = NULL, *key;
@@ -168,7 +169,7 @@ dataset_read(struct dataset *d, struct session *s, const struct place *p,
     enum err rc;
 
     *d = (struct dataset){.bucket = p->bucket};
-    rc = read_names(d, p, profile, path, most > 0 ? most : FILES_MAX, &s->eb);
+    rc = dataset_read_names(d, p, profile, path, most > 0 ? most : FILES_MAX, &s->eb);
     if (rc == ERR_OK)
         rc = not_empty(d, s, path);
     if (rc != ERR_OK)

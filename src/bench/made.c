@@ -128,7 +128,7 @@ made_step(void *arg, uint64_t number, struct load_sample *out, struct errbuf *eb
 }
 
 static void
-on_step(void *arg, const struct load_sample *sample)
+made_on_step(void *arg, const struct load_sample *sample)
 {
     struct many *w = arg;
 
@@ -141,7 +141,7 @@ run_many(struct many *w, const char *what, uint64_t count, struct errbuf *eb)
 {
     struct load_options o = {.concurrency = (unsigned)MIN(count, (uint64_t)CONCURRENCY),
                              .count = count,
-                             .on_step = on_step,
+                             .on_step = made_on_step,
                              .arg = w};
     struct load_result *r = xcalloc(1, sizeof *r);
     enum err rc;

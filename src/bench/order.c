@@ -61,7 +61,7 @@ permuted(const struct train_order *o, uint64_t pass, uint32_t index)
 }
 
 static bool
-next_file(struct train_order *o, uint32_t *out)
+order_next_file(struct train_order *o, uint32_t *out)
 {
     uint64_t n = atomic_fetch_add_explicit(&o->next, 1, memory_order_relaxed);
 
@@ -117,7 +117,7 @@ train_order_cut(struct train_order *o, struct train_cursor *c, uint32_t most,
                 struct train_piece *out)
 {
     assert(most > 0);
-    if (!c->has_file && !next_file(o, &c->file))
+    if (!c->has_file && !order_next_file(o, &c->file))
         return false;
     *out = (struct train_piece){.file = c->file};
     c->sample +=

@@ -96,7 +96,7 @@ put_axes(const struct roofline *r, const struct scale *s, struct buf *out)
 }
 
 static int
-by_value(const void *a, const void *b)
+svg_by_value(const void *a, const void *b)
 {
     const double *x = a, *y = b;
 
@@ -119,7 +119,7 @@ put_ceilings(const struct roofline *r, const struct scale *s, struct buf *out)
     for (enum ceiling c = 0; c < CEILINGS_; c++)
         if (r->at[c].samples_s > 0)
             known[count++] = (struct named){r->at[c].samples_s, c};
-    qsort(known, count, sizeof *known, by_value);
+    qsort(known, count, sizeof *known, svg_by_value);
     for (size_t i = 0; i < count; i++) {
         double y = y_of(s, known[i].samples_s), text = MAX(y, last + LINE_HEIGHT);
 

@@ -33,7 +33,7 @@ run_there(void *arg)
 
 /* On loop 0. */
 static void
-run_part(void *arg)
+spread_run_part(void *arg)
 {
     struct part *p = arg;
     struct spread *s = p->spread;
@@ -62,7 +62,7 @@ spread_run(unsigned count, unsigned loops, spread_fn *fn, void *arg, struct errb
     rt_group_begin(&s.group);
     for (unsigned i = 0; i < count && rc == ERR_OK; i++) {
         parts[i] = (struct part){.spread = &s, .i = i};
-        rc = rt_group_start(&s.group, run_part, &parts[i]);
+        rc = rt_group_start(&s.group, spread_run_part, &parts[i]);
         if (rc != ERR_OK) {
             s.rc = err_set(&s.eb, rc,
                            "%u concurrent tasks exceed the fibers of this client", count);

@@ -28,7 +28,7 @@ struct phase {
 };
 
 static double
-rate_of(const struct checkpoint *c, double seconds)
+checkpoint_rate(const struct checkpoint *c, double seconds)
 {
     return (double)(c->share_bytes * c->ranks) / MAX(seconds, 1e-9);
 }
@@ -42,7 +42,8 @@ print_run(const struct train *t, const struct checkpoint *c, const struct phase 
     if (t->s->json)
         return;
     printf("%-6s%3u%s  %8.3f s  %7.3f GB/s\n", p->json, run,
-           run == 0 ? " (warm-up)" : "          ", seconds, rate_of(c, seconds) / GB);
+           run == 0 ? " (warm-up)" : "          ", seconds,
+           checkpoint_rate(c, seconds) / GB);
     fflush(stdout);
 }
 
@@ -60,7 +61,7 @@ run_one(struct train *t, struct checkpoint *c, struct phase *p, unsigned run,
 }
 
 static int
-by_value(const void *a, const void *b)
+checkpoint_by_value(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
 
@@ -68,13 +69,13 @@ by_value(const void *a, const void *b)
 }
 
 static void
-sum_up(const struct checkpoint *c, struct phase *p)
+checkpoint_sum(const struct checkpoint *c, struct phase *p)
 {
     double sorted[TRAIN_RUNS_MAX];
 
     for (unsigned i = 0; i < p->runs; i++)
-        sorted[i] = rate_of(c, p->seconds[i]);
-    qsort(sorted, p->runs, sizeof *sorted, by_value);
+        sorted[i] = checkpoint_rate(c, p->seconds[i]);
+    qsort(sorted, p->runs, sizeof *sorted, checkpoint_by_value);
     p->median = sorted[p->runs / 2];
     p->least = sorted[0];
     p->most = sorted[p->runs - 1];
@@ -100,7 +101,7 @@ run_phase(struct train *t, struct checkpoint *c, struct phase *p)
     look_between(&before, &after, &p->used);
     p->verified += p->sum->bytes;
     if (rc == ERR_OK)
-        sum_up(c, p);
+        checkpoint_sum(c, p);
     return rc;
 }
 
@@ -199,7 +200,7 @@ json_phase(struct json *j, const struct checkpoint *c, const struct phase *p)
     for (unsigned i = 0; i < p->runs; i++) {
         json_open_object(j, NULL);
         json_f64(j, "seconds", p->seconds[i]);
-        json_f64(j, "bytes_per_second", rate_of(c, p->seconds[i]));
+        json_f64(j, "bytes_per_second", checkpoint_rate(c, p->seconds[i]));
         json_end(j);
     }
     json_end(j);

@@ -91,7 +91,8 @@ const struct verb train_verb = {
 };
 
 static enum err
-take_u64(struct train *t, const char *name, uint64_t least, uint64_t most, uint64_t *out)
+flags_take_u64(struct train *t, const char *name, uint64_t least, uint64_t most,
+               uint64_t *out)
 {
     const char *text = args_value(t->s->args, name);
 
@@ -108,14 +109,14 @@ static enum err
 take_unsigned(struct train *t, const char *name, uint64_t most, unsigned *out)
 {
     uint64_t n = *out;
-    enum err rc = take_u64(t, name, 1, most, &n);
+    enum err rc = flags_take_u64(t, name, 1, most, &n);
 
     *out = (unsigned)n;
     return rc;
 }
 
 static enum err
-take_size(struct train *t, const char *name, uint64_t *out)
+flags_take_size(struct train *t, const char *name, uint64_t *out)
 {
     const char *text = args_value(t->s->args, name);
     enum err rc = text != NULL ? num_size(span_of(text), out, &t->s->eb) : ERR_OK;
@@ -130,7 +131,7 @@ take_size(struct train *t, const char *name, uint64_t *out)
 static enum err
 take_memory(struct train *t)
 {
-    enum err rc = take_size(t, "memory", &t->memory_bytes);
+    enum err rc = flags_take_size(t, "memory", &t->memory_bytes);
 
     if (rc == ERR_OK && (t->memory_bytes < TRAIN_READ || t->memory_bytes > GIB(16)))
         rc = err_set(&t->s->eb, ERR_BAD_REQUEST, "--memory \"%s\": 256KiB to 16GiB",
@@ -211,15 +212,15 @@ take_profile(struct train *t)
     step_ms = (double)p->step_ns / 1e6;
     floor_percent = p->floor * 100;
     if (rc == ERR_OK)
-        rc = take_u64(t, "batch", 1, 1000000, &batch);
+        rc = flags_take_u64(t, "batch", 1, 1000000, &batch);
     if (rc == ERR_OK)
-        rc = take_u64(t, "per-file", 1, 100000000, &per_file);
+        rc = flags_take_u64(t, "per-file", 1, 100000000, &per_file);
     if (rc == ERR_OK)
         rc = take_real(t, "step", 0.01, 600000, &step_ms);
     if (rc == ERR_OK)
         rc = take_real(t, "floor", 1, 100, &floor_percent);
     if (rc == ERR_OK)
-        rc = take_size(t, "sample", &p->sample_bytes);
+        rc = flags_take_size(t, "sample", &p->sample_bytes);
     p->batch = (uint32_t)batch;
     p->samples_per_file = (uint32_t)per_file;
     p->step_ns = (uint64_t)(step_ms * 1e6);
@@ -316,13 +317,13 @@ take_numbers(struct train *t)
     if (rc == ERR_OK)
         rc = take_unsigned(t, "runs", TRAIN_RUNS_MAX, &t->runs);
     if (rc == ERR_OK)
-        rc = take_u64(t, "epochs", 0, TRAIN_EPOCHS_MAX, &epochs);
+        rc = flags_take_u64(t, "epochs", 0, TRAIN_EPOCHS_MAX, &epochs);
     if (rc == ERR_OK)
         rc = take_unsigned(t, "loops", TRAIN_LOOPS_MAX, &t->loops);
     if (rc == ERR_OK)
-        rc = take_u64(t, "seed", 1, UINT64_MAX, &t->seed);
+        rc = flags_take_u64(t, "seed", 1, UINT64_MAX, &t->seed);
     if (rc == ERR_OK)
-        rc = take_u64(t, "files", 1, UINT32_MAX, &files);
+        rc = flags_take_u64(t, "files", 1, UINT32_MAX, &files);
     t->files = files;
     t->epochs = (unsigned)epochs;
     return rc;
@@ -343,9 +344,9 @@ train_take_flags(struct train *t)
     if (rc == ERR_OK)
         rc = take_numbers(t);
     if (rc == ERR_OK)
-        rc = take_size(t, "request", &t->request_bytes);
+        rc = flags_take_size(t, "request", &t->request_bytes);
     if (rc == ERR_OK)
-        rc = take_size(t, "data", &t->data_bytes);
+        rc = flags_take_size(t, "data", &t->data_bytes);
     if (rc == ERR_OK)
         rc = take_memory(t);
     if (rc == ERR_OK)

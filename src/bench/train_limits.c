@@ -13,7 +13,7 @@
 
 /* Where the server has its files, when it is a Forebay on this machine. In the arena. */
 static const char *
-find_disk(struct train *t, struct arena *a)
+limits_find_disk(struct train *t, struct arena *a)
 {
     struct s3_request r = {.method = "GET", .path = SPAN("/_/disks")};
     struct span answer = {"", 0};
@@ -38,7 +38,7 @@ set_disk(struct train *t)
     struct roofline *r = &t->roofline;
     const struct train_trial *j = t->reported;
     struct arena *a = arena_new(KIB(64), MIB(16));
-    const char *path = find_disk(t, a);
+    const char *path = limits_find_disk(t, a);
     struct errbuf eb = {{0}};
     double bytes_s = 0, share = 1;
 
@@ -70,7 +70,7 @@ set_disk_of_writes(struct train *t)
     struct roofline *r = &t->roofline;
     const struct train_trial *j = t->reported;
     struct arena *a = arena_new(KIB(64), MIB(16));
-    const char *path = find_disk(t, a);
+    const char *path = limits_find_disk(t, a);
     struct errbuf eb = {{0}};
     double bytes_s = 0, share = 1;
 
@@ -185,7 +185,7 @@ set_backend(struct train *t)
 
 /* Of the reported run; the probes run now. */
 static void
-set_limits(struct train *t)
+limits_set(struct train *t)
 {
     struct roofline *r = &t->roofline;
     const struct train_trial *j = t->reported;
@@ -230,7 +230,7 @@ train_draw_roofline(struct train *t)
     }
     if (t->profile.samples_per_file > 1)
         r->sample_bytes = (double)profile_read_bytes(&t->profile);
-    set_limits(t);
+    limits_set(t);
     set_disk(t);
     set_path(t);
 }
@@ -246,7 +246,7 @@ train_draw_limits(struct train *t, bool writes)
                            .who = writes ? "ranks write" : "ranks read",
                            .reported = {.accelerators = t->reported->accelerators,
                                         .samples_s = t->reported->result->samples_s}};
-    set_limits(t);
+    limits_set(t);
     if (writes)
         set_disk_of_writes(t);
     else

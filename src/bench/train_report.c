@@ -78,7 +78,7 @@ static const struct {
               {CEILING_DISK, "of the disks", "disk"}};
 
 static double
-share_of(const struct train *t, const struct train_trial *b, enum ceiling c)
+report_share(const struct train *t, const struct train_trial *b, enum ceiling c)
 {
     double most = t->roofline.at[c].samples_s;
 
@@ -93,7 +93,7 @@ print_bandwidth(const struct train *t, const struct train_trial *b, FILE *out)
     fprintf(out, "%-13s%.2f GB/s: ", "bandwidth",
             b->result->samples_s * t->roofline.sample_bytes / 1e9);
     for (size_t i = 0; i < ARRAY_LEN(widths); i++) {
-        double share = share_of(t, b, widths[i].ceiling);
+        double share = report_share(t, b, widths[i].ceiling);
 
         if (share < 0)
             continue;
@@ -328,8 +328,8 @@ json_more(struct json *j, const struct train *t)
     }
     json_open_object(j, "bandwidth_used");
     for (size_t i = 0; t->best != NULL && i < ARRAY_LEN(widths); i++)
-        if (share_of(t, t->best, widths[i].ceiling) >= 0)
-            json_f64(j, widths[i].json, share_of(t, t->best, widths[i].ceiling));
+        if (report_share(t, t->best, widths[i].ceiling) >= 0)
+            json_f64(j, widths[i].json, report_share(t, t->best, widths[i].ceiling));
     json_end(j);
     buf_init(&text, KIB(4));
     train_report_scaled(t, &text);

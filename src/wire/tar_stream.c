@@ -97,6 +97,7 @@ tar_reader_next(struct tar_reader *r, struct span *in, struct span *data,
             if (in->len == 0)
                 return TAR_MORE;
             *data = tar_stream_consume(in, r->data_left);
+            assert(data->len <= r->data_left);
             r->data_left -= data->len;
             return TAR_DATA;
         }
@@ -106,6 +107,7 @@ tar_reader_next(struct tar_reader *r, struct span *in, struct span *data,
         r->skip_left -= tar_stream_consume(in, r->skip_left).len;
         if (r->skip_left > 0)
             return TAR_MORE;
+        assert(r->data_left == 0);
         buf_clear(&r->gathered);
         r->state = HEAD;
         /* fall through */
