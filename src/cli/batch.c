@@ -13,8 +13,8 @@
 #include "rt/loop.h"
 #include "rt/sync.h"
 
-#define AT_ONCE   32
-#define LINE_MAX_ 65536
+#define CONCURRENT_LINES 32
+#define LINE_MAX_        65536
 
 static const struct flag flags[] = {
     {"file", 'f', "FILE", "the commands; - is standard input, as without it", false},
@@ -37,7 +37,7 @@ static const struct verb verb = {
             "concurrently in no fixed order, so none may depend on another; "
             "server and keys are those of batch. # begins a comment."};
 
-/* Only verbs that talk to a server, and ask nobody. */
+/* Only verbs that talk to a server and never prompt. */
 static const char *const allowed[] = {"cp", "mv",   "put", "get",  "rm",   "cat", "head",
                                       "ls", "stat", "du",  "find", "sync", "mb",  "rb"};
 
@@ -157,7 +157,7 @@ batch_act(struct session *s)
     const char *path = args_value(s->args, "file");
     struct batch b = {.s = s};
     struct rt_group group;
-    unsigned most = s->connections > 0 ? s->connections : AT_ONCE;
+    unsigned most = s->connections > 0 ? s->connections : CONCURRENT_LINES;
 
     b.in = path == NULL || strcmp(path, "-") == 0 ? input_file() : fopen(path, "re");
     if (b.in == NULL)

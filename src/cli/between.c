@@ -1,6 +1,6 @@
-/* between: an object passes through here from one server to another (or to the same, where it does not copy by itself), in the
- * parts that it has at its source, so that it has the same ETag at its target: that is its verification. One without parts goes in
- * one piece; a very large one in parts of ours, each verified. Parts that have arrived are noted, and the same command goes on. */
+/* between: copies an object through this client from one server to another, or to the same one if it cannot copy by itself, in
+ * the parts of the source: so the target has the same ETag, which verifies it. An object without parts is one PUT; a very large
+ * one is sent in parts of 16 MiB, each verified. A note records the parts that have arrived, so that the same command resumes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,7 +21,7 @@ struct between {
     struct arena *a;
     struct s3_object_info info; /* of the source */
     struct copy_headers copy_headers;
-    uint64_t source_part; /* bytes of its own parts; 0: it has none, or nobody knows */
+    uint64_t source_part; /* bytes of its own parts; 0: none, or unknown */
 
     char *note_path; /* owned */
     struct note note;
@@ -130,7 +130,7 @@ check_etag(const struct passing *p, struct digest *md5, struct errbuf *eb)
     return ERR_OK;
 }
 
-/* If-Match tells another version where there is an ETag and the source hears it; else its length and time are all there is. */
+/* If-Match detects another version if there is an ETag and the source supports it; else only length and time do. */
 static enum err
 check_source(const struct between *b, const struct s3_object_info *now, struct errbuf *eb)
 {
@@ -168,8 +168,7 @@ pass_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
         rc = check_source(b, &info, eb);
     }
     if (rc == ERR_OK) {
-        f->retry =
-            true; /* what breaks from here on is begun again, but what is told off */
+        f->retry = true; /* failures from here on are retried, except a cancellation */
         rc = s3_put_begin(b->f->s->to, &p->put, &out, eb);
         if (rc == ERR_OK)
             rc = pass_bytes(p, in, out, &md5, &passed, eb);

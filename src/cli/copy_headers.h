@@ -6,7 +6,7 @@ struct copy_headers {
     struct s3_header *headers; /* of a PUT, or of the begin of an upload in parts */
     uint32_t count;
 };
-/* `info` is the HEAD of it->from. Asks for the tags, unless the flow leaves them behind; where nobody may read them it says so once,
+/* `info` is the HEAD of it->from. Asks for the tags, unless the flow leaves them behind; if these keys may not read them it reports that once,
  * and a server that has none is asked once. Everything lies in the arena. May switch. */
 enum err copy_headers_find(struct flow *f, const struct item *it,
                            const struct s3_object_info *info, struct arena *a,

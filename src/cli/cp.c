@@ -119,7 +119,7 @@ is_many(const struct plan *p)
     return many;
 }
 
-/* Is this target nobody else's? ERR_EXISTS when it is; ERR_NOT_MODIFIED when it is the same thing, named twice. */
+/* Claims the target. ERR_EXISTS: another source has it; ERR_NOT_MODIFIED: the same source, named twice. */
 static enum err
 cp_claim(struct plan *p, const struct item *it, struct errbuf *eb)
 {
@@ -332,7 +332,7 @@ look_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
     return rc;
 }
 
-/* The version that was copied, and no other: what somebody put there meanwhile, or what a remote has that nobody could ask, stays. */
+/* Removes only the version that was copied: a newer version, here or at a remote that does not respond, stays. */
 static enum err
 remove_copied(struct flow *f, const struct item *it, const struct transfer_seen *seen,
               struct errbuf *eb)

@@ -1,4 +1,4 @@
-/* disk: what can be done to the disks of a node, and to one that nobody serves. A verb is a file: store_check.c … */
+/* disk: what can be done to the disks of a node, and to a stopped one. A verb is a file: store_check.c … */
 #include <stddef.h>
 
 #include "cli/cli.h"

@@ -1,4 +1,4 @@
-/* disk check: reads everything of a disk that nobody serves, and mends it with --repair. */
+/* disk check: verifies everything on a stopped disk and repairs it with --repair. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* disk export: the living objects of disks that nobody serves, as a tar or into a folder. */
+/* disk export: the living objects of stopped disks, as a tar or into a folder. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

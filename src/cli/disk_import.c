@@ -1,4 +1,4 @@
-/* disk import: objects from a tar or a folder into a node that nobody serves. */
+/* disk import: objects from a tar or a folder into a stopped node. */
 #include <stdio.h>
 #include <string.h>
 

@@ -80,7 +80,7 @@ print_disk(const json_t *d)
     }
 }
 
-/* Does any disk still run the pass that was asked for? *open: findings of the passes that nobody could repair. */
+/* Does any disk still run the pass that was asked for? *open: findings of the passes that are not repaired. */
 static bool
 is_running(const json_t *doc, uint64_t *open)
 {

@@ -1,4 +1,4 @@
-/* disk_tool: what the verbs share that work on a disk which nobody serves: one fiber on a loop of its own, ended by ^C;
+/* disk_tool: what the verbs that work on a stopped disk share: one fiber on a loop of its own, ended by ^C;
  * sentences as text or as JSON lines; progress. */
 #pragma once
 #include <stdbool.h>

@@ -12,7 +12,7 @@
 #include "rt/time.h"
 #include "wire/json_get.h"
 
-#define LITTLE_LEFT 10 /* hundredths of a disk: less is told of */
+#define LITTLE_LEFT 10 /* hundredths of a disk: less is reported */
 
 static const struct flag doctor_flags[] = {SESSION_FLAGS, {NULL, 0, NULL, NULL, false}};
 static const char *const doctor_examples[] = {
@@ -65,7 +65,7 @@ doctor_tell(struct doctor *d, const char *what, const char *fix, const char *fmt
         printf("                   fix: %s\n", fix);
 }
 
-/* A page of ours as JSON; NULL: it cannot be had, which was told. */
+/* A page of the server as JSON; NULL: not available, which was reported. */
 static json_t *
 doctor_page(struct doctor *d, const char *path, const char *what)
 {

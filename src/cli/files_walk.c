@@ -107,7 +107,7 @@ batch_work(void *arg)
                 w->rc = err_errno(&w->eb, ERR_IO, errno, "walking");
             return;
         }
-        /* Hidden parts of our own downloads are nobody's files. */
+        /* Hidden parts of downloads are no files of the user. */
         if (e->fts_info == FTS_D || e->fts_info == FTS_DP || e->fts_info == FTS_DOT)
             continue;
         if (e->fts_namelen > 13 && e->fts_name[0] == '.' &&

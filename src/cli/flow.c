@@ -73,7 +73,7 @@ flow_try(struct flow *f, flow_attempt *attempt, void *arg, struct errbuf *eb)
     enum err rc;
 
     for (unsigned tries = 1;; tries++) {
-        /* Before anything went well, a second look is enough to say that nobody is there. */
+        /* Before anything went well, a second attempt is enough to report that no server responds. */
         unsigned most = f->done == 0 && f->progress.bytes == 0 ? 2 : ATTEMPTS;
         struct s3_failure failure = {0};
 

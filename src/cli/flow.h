@@ -1,7 +1,7 @@
 /* flow: many things to do, found by one fiber and done by others, at a pace that the server bears.
  *
  * A verb gives two functions: one that finds (flow_add() for each thing; it waits while too many are not yet begun, so memory is
- * bounded), one that does a thing. What fails is told and counted, and the others go on, unless nothing could succeed any more:
+ * bounded), one that does a thing. Failures are reported and counted, and the others continue, unless nothing could succeed any more:
  * no server, no bucket, no right, no space. Requests are made inside flow_try(): it waits for its turn, repeats what is worth it,
  * and halves the number of requests at once when the server says that it is too much.
  *

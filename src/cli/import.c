@@ -252,7 +252,7 @@ place_object(struct import_object *o, struct errbuf *eb)
 
     if (rc != ERR_OK)
         return rc;
-    if (o->e.what == EXPORTED_OBJECT) /* it comes as if somebody put it there */
+    if (o->e.what == EXPORTED_OBJECT) /* it is imported like a PUT */
         o->e.meta.versioning = (uint8_t)versioning_of(o->bucket);
     o->key =
         (struct disks_key){.at = {.bucket = o->bucket->id,

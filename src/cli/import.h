@@ -1,4 +1,4 @@
-/* import: objects that come from an archive or a folder, written into a node that nobody serves; of a backup their versions and
+/* import: objects that come from an archive or a folder, written into a stopped node; of a backup their versions and
  * uploads in progress too. Small ones are committed
  * many at a time; what is there already, the same, is passed over, so that an import which was interrupted is begun again. One
  * fiber uses it. All may switch.

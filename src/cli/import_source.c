@@ -47,7 +47,7 @@ leave_out(struct import *i, struct span path, const char *why)
 
 /* ---- tar ---- */
 
-/* What a member is: an exported object, or a file of somebody's. *take false: neither. */
+/* What a member is: an exported object, or another program's file. *take false: neither. */
 static enum err
 check_member(struct import *i, const struct tar_head *h, struct arena *a,
              struct exported *e, bool *exact, bool *take, struct errbuf *eb)

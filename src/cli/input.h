@@ -8,7 +8,7 @@
 
 /* As read(0, ...), on a worker; 0 also when input_end() was called meanwhile. */
 ssize_t input_read(void *to, size_t len);
-/* The same as a stream, for lines. One for the whole process; nobody closes it. */
+/* The same as a stream, for lines. One for the whole process; it is never closed. */
 FILE *input_file(void);
-/* Any thread: whoever waits sees the end. */
+/* Any thread: every waiting reader sees the end. */
 void input_end(void);

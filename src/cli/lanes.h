@@ -7,7 +7,7 @@ struct lanes {
     struct md5_job *jobs; /* on the stacks of fibers that are in lanes_add() */
     unsigned waiting, streams;
 };
-/* A body more, or less, that will be added to: whoever adds waits a little for the others. */
+/* One more, or one less, body: lanes_add() waits a little for the others. */
 void lanes_enter(struct lanes *l);
 void lanes_leave(struct lanes *l);
 /* The bytes are hashed when it comes back. Switches. */

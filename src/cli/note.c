@@ -106,7 +106,8 @@ note_save(const char *path, const struct note *n)
                      "\nid %s\nhave %s\n",
                n->size, n->mtime_ns > 0 ? n->mtime_ns : 0, n->part_bytes, n->id, have);
     if (!text.full)
-        (void)!files_store(&target, text.at, text.len, 0, &eb); /* then it begins anew */
+        (void)!files_store(&target, text.at, text.len, 0,
+                           &eb); /* then it starts from the beginning */
     buf_fini(&text);
 }
 

@@ -1,12 +1,12 @@
 /* output: standard output as results go there. A reader that has enough (`| head`) ends a listing without being an error; a disk
- * that is full is told, and makes the exit code 5. One thread.
+ * that is full is reported, with exit code 5. One thread.
  */
 #pragma once
 #include "cli/cli.h"
 
 /* Descriptors 0 to 2 that are closed become /dev/null, before anything else is opened there. First of all calls. */
 void output_begin(void);
-/* After something was printed: ERR_NOT_MODIFIED when nobody reads on, an error when it cannot be written. */
+/* After something was printed: ERR_NOT_MODIFIED when the reader has closed it, an error when it cannot be written. */
 enum err output_check(struct errbuf *eb) MUST_CHECK;
 /* The same of a write that failed with errno `number`. */
 enum err output_failed(int number, struct errbuf *eb) MUST_CHECK;

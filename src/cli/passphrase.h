@@ -1,4 +1,4 @@
-/* passphrase: the first line of a file that nobody else can read. */
+/* passphrase: the first line of a private file. */
 #pragma once
 #include "base/err.h"
 #include "wire/seal.h"

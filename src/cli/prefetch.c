@@ -1,4 +1,4 @@
-/* prefetch, evict: a server is asked to bring objects of an attached bucket here before somebody reads them, or to let them go. */
+/* prefetch, evict: asks a server to fetch objects of an attached bucket before they are read, or to evict them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -130,7 +130,7 @@ restore_put_keys(struct restoring *r, struct errbuf *eb)
     return rc;
 }
 
-/* They stand before what the backup says of itself: a wrong passphrase is told at once, what they hold waits. */
+/* They stand before what the backup says of itself: a wrong passphrase is an error at once, what they hold waits. */
 static enum err
 take_keys(struct restoring *r, struct errbuf *eb)
 {

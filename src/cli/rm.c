@@ -29,9 +29,8 @@ static const struct verb verb = {
     .most = 1000000,
     .examples = examples,
     .flags = flags,
-    .more =
-        "With -r or a pattern it first counts, and asks; where nobody can be asked it "
-        "wants --yes."};
+    .more = "With -r or a pattern it first counts, and asks; without a terminal it "
+            "wants --yes."};
 
 struct removal {
     struct select select;

@@ -16,7 +16,7 @@ void samples_free(struct samples **sp); /* NULL is fine */
 /* The sum of all samples of that name whose labels hold each of the texts, as `op="get"`; either may be NULL. */
 double samples_sum(const struct samples *s, const char *name, const char *label,
                    const char *label2);
-/* The value of a label of the index-th sample of that name, as it stands there, escapes and all; false beyond the last. */
+/* The value of a label of the index-th sample of that name, with its escapes; false beyond the last. */
 bool samples_label(const struct samples *s, const char *name, const char *label,
                    size_t index, struct span *out);
 /* Seconds below which a share `q` of what a histogram counted between two pages lies, from its buckets; 0 when nothing was. */

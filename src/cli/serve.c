@@ -314,7 +314,7 @@ serve_on_ready(const struct node_ready *r, void *arg)
     fflush(stdout);
 }
 
-/* Keys are in this process's memory: no core dump, and nobody of the same user looks in. Sanitizers trace their own
+/* Keys are in this process's memory: no core dump, and no debugger of the same user attaches. Sanitizers trace their own
  * process, so their builds may be looked at. */
 static void
 hide_memory(const struct conf *c)

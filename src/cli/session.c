@@ -269,7 +269,7 @@ session_fail(struct session *s, enum err rc)
     enum exit_code code;
 
     if (rc == ERR_NOT_MODIFIED && output_is_over())
-        return EXIT_OK_; /* whoever reads has enough */
+        return EXIT_OK_; /* the reader has enough */
     code = cli_fail(rc, &s->eb);
     advice_print(rc, s);
     return code;

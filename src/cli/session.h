@@ -1,4 +1,4 @@
-/* session: what a verb that talks to a server needs: where it is, as whom, and a loop to run on.
+/* session: what a verb that talks to a server needs: address, keys, and a loop to run on.
  *
  * settings.h says where that is said.
  */
@@ -55,12 +55,12 @@ struct session {
     bool within;          /* one of many in a batch: no progress, no sums */
     unsigned connections; /* at once; 0: 64 */
     unsigned loops;       /* 0: one */
-    bool own_keys;        /* never the AWS chain: it is for somebody else */
-    bool stale;           /* session_listed() was told of a page that was not whole */
+    bool own_keys;        /* never the AWS chain, whose keys are for the remote */
+    bool stale;           /* session_listed() saw an incomplete page */
     struct errbuf eb;
     void *arg;
 };
-/* Of each page of a listing: one that a server gave without asking the bucket's remote is told, once, on standard error, --quiet
+/* Of each page of a listing: reports once, on standard error, a page that a server gave without asking the bucket's remote, --quiet
  * or not: what follows is of a part. */
 void session_listed(struct session *s, struct span bucket,
                     const struct s3_list_page *page);
@@ -81,7 +81,7 @@ void session_share(struct session *s);
 /* A size for people, as --units says. */
 const char *session_size(const struct session *s, uint64_t bytes,
                          char out[NUM_SIZE_TEXT]);
-/* Says the sentence of s->eb. Nothing, and no failure, when it is that nobody reads standard output on (output.h). */
+/* Says the sentence of s->eb. Nothing, and no failure, when the reader of standard output has closed it (output.h). */
 enum exit_code session_fail(struct session *s, enum err rc);
 
 /* "s3://bucket/key", "forebay://bucket/key", "-", or a path. */

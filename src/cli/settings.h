@@ -1,4 +1,4 @@
-/* settings: where a verb's server is and as whom it asks, and where each of that was said.
+/* settings: a verb's server and keys, and the origin of each.
  *
  * A profile of ~/.config/forebay/config.toml (XDG_CONFIG_HOME; FOREBAY_CONFIG names another file) gathers them under a name:
  *

@@ -6,33 +6,34 @@
 #include "wire/json.h"
 
 #define ROWS 6
-struct row {
+struct setting_line {
     const char *name, *value, *how;
 };
 
 static size_t
-rows_of(const struct settings *s, struct row rows[ROWS])
+rows_of(const struct settings *s, struct setting_line rows[ROWS])
 {
     size_t n = 0;
 
-    rows[n++] = (struct row){"endpoint", s->endpoint.value, s->endpoint.how};
-    rows[n++] = (struct row){"region", s->region.value, s->region.how};
-    rows[n++] =
-        (struct row){"keys", s->has_keys ? s->keys.access_key : "none", s->keys_how};
+    rows[n++] = (struct setting_line){"endpoint", s->endpoint.value, s->endpoint.how};
+    rows[n++] = (struct setting_line){"region", s->region.value, s->region.how};
+    rows[n++] = (struct setting_line){"keys", s->has_keys ? s->keys.access_key : "none",
+                                      s->keys_how};
     if (s->ca_bundle.value != NULL)
-        rows[n++] = (struct row){"ca bundle", s->ca_bundle.value, s->ca_bundle.how};
+        rows[n++] =
+            (struct setting_line){"ca bundle", s->ca_bundle.value, s->ca_bundle.how};
     if (s->no_verify_tls)
-        rows[n++] = (struct row){"no verify", "true", "flag or profile"};
+        rows[n++] = (struct setting_line){"no verify", "true", "flag or profile"};
     if (s->profile != NULL)
-        rows[n++] = (struct row){"profile", s->profile,
-                                 s->file != NULL ? s->file : "AWS's files"};
+        rows[n++] = (struct setting_line){"profile", s->profile,
+                                          s->file != NULL ? s->file : "AWS's files"};
     return n;
 }
 
 void
 settings_show(const struct settings *s, const char *line_begins, struct buf *out)
 {
-    struct row rows[ROWS];
+    struct setting_line rows[ROWS];
     size_t n = rows_of(s, rows);
 
     for (size_t i = 0; i < n; i++)
@@ -43,7 +44,7 @@ settings_show(const struct settings *s, const char *line_begins, struct buf *out
 void
 settings_show_json(const struct settings *s, struct buf *out)
 {
-    struct row rows[ROWS];
+    struct setting_line rows[ROWS];
     size_t n = rows_of(s, rows);
     struct json j;
 

@@ -1,4 +1,4 @@
-/* share: a URL that opens one object, for some time, to whoever has it. */
+/* share: a URL that opens one object, for some time, for every holder of the URL. */
 #include <stdio.h>
 
 #include "base/mem.h"

@@ -26,7 +26,7 @@ static const struct verb stat_verb = {.name = "stat",
                                       .examples = stat_examples,
                                       .flags = stat_flags};
 
-/* `here`: what a Forebay server says of its copy, or "absent"; NULL: nobody asked. */
+/* `here`: what a Forebay server says of its copy, or "absent"; NULL: not asked. */
 static void
 stat_print_json(const struct place *p, const struct s3_object_info *o, const json_t *here)
 {

@@ -1,4 +1,4 @@
-/* stream: one object in order, to whoever takes it; what breaks is gone on with, of the same version. */
+/* stream: one object in order, given to a callback; a broken transfer resumes with the same version. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* tls: makes a certificate that a server can show and a client can be told to trust. */
+/* tls: makes a certificate that a server can show and a client can trust. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <openssl/evp.h>

@@ -1,4 +1,4 @@
-/* top: what a node does now, from two looks at its /_/metrics, and for whom, from its /_/trace. */
+/* top: the load of a node from two reads of /_/metrics, and its clients from /_/trace. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,7 +59,7 @@ top_look(struct session *s, struct page *out)
     return rc;
 }
 
-/* What is told of one interval. */
+/* The figures of one interval. */
 static const char *const ops[] = {"get", "head", "put", "delete", "list", "mpu", "admin"};
 struct view {
     double seconds, cpu; /* cores */

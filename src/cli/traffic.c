@@ -31,7 +31,7 @@ traffic_add(struct traffic_kind *k, struct span name, const json_t *r)
     s->out += (double)json_get_u64(r, "out");
 }
 
-/* Path-style names; what is ours is nobody's bucket. */
+/* Path-style names; paths of our own pages are no bucket. */
 static void
 traffic_take(struct traffic *t, const json_t *r)
 {

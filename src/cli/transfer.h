@@ -1,4 +1,4 @@
-/* transfer: bytes of one object between here and a server, verified on the way; inside a flow, which gives turns and repeats. */
+/* transfer: bytes of one object between here and a server, verified on the way; inside a flow, which schedules and retries. */
 #pragma once
 #include "cli/files.h"
 #include "cli/flow.h"
@@ -13,7 +13,7 @@ struct transfer_seen {
     char *etag; /* owned by the caller: free(); NULL: none is known */
     bool stale; /* the server could not ask the bucket's remote */
 };
-/* it->from is a file, "-" or a key; it->to likewise. One of both is remote. Large ones that were interrupted are gone on with.
+/* it->from is a file, "-" or a key; it->to likewise. One of both is remote. Interrupted large transfers resume.
  * `seen` may be NULL, here and below. */
 enum err transfer_item(struct flow *f, const struct item *it, struct transfer_seen *seen,
                        struct errbuf *eb) MUST_CHECK;
@@ -62,7 +62,7 @@ struct stream_range {
     uint64_t first,
         last; /* last inclusive; UINT64_MAX: open. first UINT64_MAX: the last `last` bytes */
 };
-/* What breaks is gone on with where it broke, of the same version. A whole object is verified by its ETag or checksum. */
+/* A broken transfer resumes where it broke, with the same version. A whole object is verified by its ETag or checksum. */
 enum err transfer_stream(struct session *s, struct span bucket, struct span key,
                          const struct stream_range *range, transfer_take *take, void *arg,
                          struct errbuf *eb) MUST_CHECK;

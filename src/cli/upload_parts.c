@@ -1,5 +1,5 @@
-/* upload_parts: a large file in parts, several at a time, gone on with after an interruption: parts that the server lists and
- * whose MD5 is that of the file are not sent again. */
+/* upload_parts: a large file in concurrent parts, resumed after an interruption: parts that the server lists and whose MD5
+ * matches the file are not sent again. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,7 +62,7 @@ is_same_part(struct parts *w, const struct s3_part_entry *e)
     return span_is(e->etag, hex);
 }
 
-/* ERR_NO_UPLOAD: it is gone, so begin anew. */
+/* ERR_NO_UPLOAD: it is gone; start from the beginning. */
 static enum err
 take_up(struct parts *w)
 {

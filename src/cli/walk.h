@@ -17,10 +17,10 @@ struct found {          /* lent until the next call */
     bool odd;            /* ... which is a notice, no failure */
 };
 enum walk_how {
-    WALK_BELOW,  /* a folder: what is below "p/"; a pattern as it stands */
+    WALK_BELOW,  /* a folder: what is below "p/"; a pattern unchanged */
     WALK_BEGINS, /* every key that begins so */
     WALK_LEVEL,  /* one level of those: common prefixes too */
-    WALK_ONE,    /* the thing itself; a pattern as it stands */
+    WALK_ONE,    /* the thing itself; a pattern unchanged */
 };
 struct walk_options {
     enum walk_how how;
