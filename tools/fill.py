@@ -51,7 +51,7 @@ def refused(port, bucket, key, size=BIG):
 
 def fill_with_a_file(folder):
     """All that is free, down to the last block."""
-    path = folder / "somebody-elses"
+    path = folder / "another-program"
     with open(path, "wb", buffering=0) as file:
         for piece in (1 << 20, 4096, 1):
             try:
@@ -158,10 +158,10 @@ def run(say, disk, folder, rng):
             by_ourselves(scene)
             for key in ("kept", "after"):
                 plain.ask(process.port, "DELETE", book.bucket, key)
-            book.settle(process.port)
+            book.resolve(process.port)
             process.end()
         with forebay.Forebay(disk.path / "node", folder, build="rel", settings=settings) as again:
-            book.settle(again.wait_ready().port)
+            book.resolve(again.wait_ready().port)
             again.end()
     check = subprocess.run([forebay.binary("rel"), "disk", "check", disk.path / "node"], capture_output=True, text=True, env=forebay.server_env())
     if check.returncode != 0:

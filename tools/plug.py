@@ -71,7 +71,7 @@ def life(options, seed, folder, remote, say):
             if n == 0:
                 training.attach(process, remote)
                 assert plain.ask(process.port, "PUT", book.bucket).status == 200
-            book.settle(process.port)
+            book.resolve(process.port)
             say(f"up in {took:.2f} s; training from {len(remote.objects):,} samples, writing checkpoints")
             job = training.Job(process, remote, book, rng)
             if options.lie:
@@ -85,7 +85,7 @@ def life(options, seed, folder, remote, say):
             say(f"{plug.what()} {n + 1} in the middle of it: {told}; {samples:,} samples read, {book.acks:,} writes acknowledged, "
                 f"{book.in_doubt} without an answer")  # fmt: skip
         process, took = start(plug, folder)
-        book.settle(process.port)
+        book.resolve(process.port)
         kept = sum(entry.acked is not None for entry in book.entries().values())
         again = training.read_all(process, remote)
         process.end()

@@ -108,7 +108,7 @@ class Site:
         process.wait_ready()
         if not self.made:
             self.made = make_bucket(process, self.book)
-        self.book.settle(process.port)
+        self.book.resolve(process.port)
 
     def end(self):
         """Once more without a cut; and what lies on the disk is without a fault."""

@@ -1,4 +1,4 @@
-"""Several pytest processes over one set of tests: each takes the next file that nobody has taken (LANE_CLAIMS names the
+"""Several pytest processes over one set of tests: each takes the next free file (LANE_CLAIMS names the
 folder in which they note it). tools/check.sh starts them; without LANE_CLAIMS pytest runs as ever."""
 
 import os

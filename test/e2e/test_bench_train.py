@@ -124,7 +124,7 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 
 def test_the_second_epoch_asks_nobody_behind(start_forebay, tmp_path):
-    """A slow source behind a Forebay: the first epoch comes from there, the second one from here, and both are told."""
+    """A slow source behind a Forebay: the first epoch comes from there, the second one from here, and the report names both."""
     with FakeRemote() as remote:
         remote.put("/remote", b"")
         body = b"\1" * 20_000

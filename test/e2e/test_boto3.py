@@ -70,7 +70,7 @@ def test_wrong_keys_are_refused_even_on_loopback(server, bucket):
     """S1: no password is asked on loopback, but credentials that are sent are checked."""
     access_key, secret_key = server.keys()
     assert error_of(boto(server.endpoint, (access_key, "wrong")).list_objects_v2, Bucket=bucket) == (403, "SignatureDoesNotMatch")
-    assert error_of(boto(server.endpoint, ("NOBODY", secret_key)).list_objects_v2, Bucket=bucket) == (403, "InvalidAccessKeyId")
+    assert error_of(boto(server.endpoint, ("STRANGER", secret_key)).list_objects_v2, Bucket=bucket) == (403, "InvalidAccessKeyId")
 
 
 @pytest.mark.parametrize(

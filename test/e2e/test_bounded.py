@@ -173,7 +173,7 @@ class Crowd:
             peak.append(process.rss_anon_kib() * 1024)
 
     def met(self):
-        """Somebody was served with much, and somebody was asked to come again."""
+        """Some requests were served, others got 503."""
         return self.seen["greedy"][200] > 0 and self.seen["greedy"][503] > 0
 
     async def run(self, process, rates, peak, beside_slow, beside_all):
@@ -226,7 +226,7 @@ def beside_another(crowded, calm, *options, rounds=1):
 
 
 def healthy_for(process, seconds):
-    """[(answered, refused) a second] with nobody else there."""
+    """[(answered, refused) a second] without other load."""
     rates, peak = [], []
 
     async def alone():
@@ -295,7 +295,7 @@ def test_a_thousand_clients_in_256_mib(tmp_path):
 
 def test_three_times_the_load(tmp_path):
     """F6: who comes beyond the limit waits for a place; refusals are few, so that most of the peak rate is left. How much of it is printed: both are
-    measured beside whatever else runs here. test_http_overload judges it, in virtual time."""
+    measured beside whatever else runs here. test_http_overload checks it, in virtual time."""
     process = start(tmp_path, "", settings={"http.requests": "16"})
     try:
         client = boto(process.endpoint, process.keys())
@@ -309,11 +309,11 @@ def test_three_times_the_load(tmp_path):
         print(f"\none PUT at a time {unloaded['rps']}/s, p99 {unloaded['p99_us'] / 1000:.1f} ms; 16 at once {peak['rps']}/s, p99 {peak['p99_us'] / 1000:.1f} ms; "
               f"48 who come again at once: {over['rps']}/s, {goodput:.2f} of it (0.8 wanted), p99 {over['p99_us'] / 1000:.1f} ms, {slower:.1f}x (5 wanted); {over['refused']} refused; "
               f"160: {ten['rps']}/s, {ten['rps'] / peak['rps']:.2f} of it; {ten['refused']} refused")  # fmt: skip
-        assert over["requests"] > 0, "nobody was served beside those who were refused"
+        assert over["requests"] > 0, "no request was served beside the refused ones"
         # However fast they come again: each is refused once in http.wait at most.
         for load, clients in ((over, 48), (ten, 160)):
             assert load["refused"] <= clients * (load["seconds"] / 0.1 + 1), f"{load['refused']} refused, of {clients} who wait 100 ms each time"
-        assert process.metrics()["forebay_http_waited_total"] > 0, "nobody waited for a place"
+        assert process.metrics()["forebay_http_waited_total"] > 0, "no request waited for a place"
         assert client.get_object(Bucket="load", Key="k0")["Body"].read(10) is not None
         process.end()
     finally:
@@ -321,7 +321,7 @@ def test_three_times_the_load(tmp_path):
 
 
 def answers_of(crowd):
-    """{status: how many} once somebody was answered; nothing for who was closed. Others may wait for a place."""
+    """{status: how many} once a request was answered; nothing for closed connections. Others may wait for a place."""
     answers, waiting = collections.Counter(), selectors.DefaultSelector()
     for connection in crowd:
         try:

@@ -64,7 +64,7 @@ class Remote(FakeRemote):
         try:
             request._object(self)
         except OSError:
-            pass  # a whole answer that nobody wants
+            pass  # a whole answer that is not wanted
 
     def asked(self):
         """How often each chunk was asked for, since last time."""
@@ -148,7 +148,7 @@ def test_a_footer_costs_one_chunk(tier):
 
 
 def test_a_footer_of_100_gb_moves_one_chunk(start_forebay, remote):
-    """With the sizes that nobody set. The object is zeros that nobody has written down."""
+    """With the default sizes. The object is generated zeros."""
     size, sent = 100 * 10**9, []
 
     def sparse(request):
@@ -349,7 +349,7 @@ def test_how_much_of_it_is_here(tier):
 
 
 def test_another_version_at_the_remote_is_not_mixed_in(tier):
-    """Nobody is told; the first chunk that is missing finds out. Nothing was sent yet: the reader gets the new version."""
+    """No notice comes; the first missing chunk detects it. Nothing was sent yet: the reader gets the new version."""
     process, remote = tier
     part(process, 0, 9)
     remote.put("k", body_of("new"))
@@ -393,7 +393,7 @@ def test_a_whole_read_of_one_that_is_gone(tier, here):
 
 
 def test_what_is_missing_is_asked_for_once(tier):
-    """To hear of the version costs no request, but where the first that is missing is beyond the window: a HEAD. Nor where nothing is missing."""
+    """Checking the version costs no request, except where the first that is missing is beyond the window: a HEAD. Nor where nothing is missing."""
     process, remote = tier
     kept(process, remote, 0, 0)
     assert whole(process).headers["x-forebay-cache"] == "hit"  # of the first byte
@@ -545,7 +545,7 @@ def test_chunks_that_are_not_kept_and_cannot_be_had_otherwise(start_forebay, rem
             assert arrived.acquire(timeout=PATIENCE)
         forebay(process, "evict", f"s3://{BUCKET}/k")
         gate.set()
-        wait_for(lambda: process.log().count("was written while it was fetched") >= 2, "both chunks to be given up")
+        wait_for(lambda: process.log().count("was written while it was fetched") >= 2, "both chunks to be aborted")
         while len(got) - got.find(b"\r\n\r\n") - 4 < len(body):
             got += reader.recv(64 * KIB) or pytest.fail(f"cut after {len(got)} bytes")
     assert got.partition(b"\r\n\r\n")[2] == body
@@ -657,7 +657,7 @@ def tool(process, *args):
 
 
 def test_chunks_after_a_lost_index(tier, start_forebay, tmp_path):
-    """They are objects of the disk like others: checked, made anew from the logs, and in no archive of what is the node's own."""
+    """They are objects of the disk like others: checked, made again from the logs, and in no archive of what is the node's own."""
     process, remote = tier
     whole(process)
     process.end()

@@ -27,7 +27,7 @@ def test_batch(cli, bucket, tmp_path):
     cli("batch", "-k", input=f"rm 's3://{bucket}/f 1'\nfoo\nrm s3://{bucket}/'f 2\ncat s3://{bucket}/none\n".encode(), status=1)
     for says in ('line 2: "foo" cannot be used', "line 3: a quote is not closed", "line 4", "1 done, 3 failed"):
         assert says in cli.stderr, cli.stderr
-    cli("batch", input=f"rm -r s3://{bucket}\n".encode(), status=2)  # nobody to ask
+    cli("batch", input=f"rm -r s3://{bucket}\n".encode(), status=2)  # no terminal to ask on
     assert "--yes" in cli.stderr
 
 
@@ -92,7 +92,7 @@ def test_ls_in_every_form(cli, s3, bucket):
 
 
 def test_standard_output_that_takes_no_more(cli, bucket, s3):
-    """A reader that has enough is no failure; a full disk is; a closed descriptor is nobody else's file."""
+    """A reader that has enough is no failure; a full disk is; a closed descriptor never becomes another file."""
     s3.put_object(Bucket=bucket, Key="k", Body=bytes(1 << 20))
     for i in range(3):
         s3.put_object(Bucket=bucket, Key=f"d/{i}", Body=b"x")
@@ -139,7 +139,7 @@ def test_top(cli, bucket, s3):
 
 
 def test_trace(cli, bucket, s3, start_forebay, tmp_path):
-    """What is asked for while somebody watches is told, without queries; who is no administrator sees nothing."""
+    """Requests are shown while a client watches, without queries, and to administrators only."""
     screen = cli.terminal("trace", "--bucket", bucket, "-o", "jsonl", "-n", "3")
     end = time.monotonic() + PATIENCE
     while screen.seen.count(b"\n") < 3 and time.monotonic() < end:
@@ -210,14 +210,14 @@ aws_profile = "work"
         write(content, mode)
         cli("ls", status=status)
         assert says in cli.stderr, cli.stderr
-        if "both" not in says:  # which only who uses it is told
+        if "both" not in says:  # which only its user gets
             cli("config", "check", "--client", status=status)
             assert says in cli.stderr, cli.stderr
     write(text)
     assert cli("config", "check") == f"ok\n{file}: ok\n"
     cli("config", "check", "--client", tmp_path / "none.toml", status=3)
-    cli("ls", "--profile", "nobody", status=2)
-    assert "nobody" in cli.stderr
+    cli("ls", "--profile", "ghost", status=2)
+    assert "ghost" in cli.stderr
     file.unlink()
     assert origin()["endpoint"] == ["http://127.0.0.1:9000", "default"] and origin()["keys"][0] == "DK"
 

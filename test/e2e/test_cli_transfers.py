@@ -108,7 +108,7 @@ def test_sync_deletes_with_care(cli, bucket, tmp_path):
     cli("sync", tree, f"s3://{bucket}/t")
     for i in range(5):
         (tree / f"d{i % 3}/f{i}").unlink()
-    cli("sync", tree, f"s3://{bucket}/t", "--delete", status=1)  # nobody can be asked
+    cli("sync", tree, f"s3://{bucket}/t", "--delete", status=1)  # no terminal to ask on
     assert "--yes" in cli.stderr
     cli("sync", tree, f"s3://{bucket}/t", "--delete", "--yes", "--max-delete", "4", status=1)
     assert "--max-delete allows 4" in cli.stderr
@@ -150,7 +150,7 @@ def test_mv(cli, bucket, tmp_path):
 
 @pytest.mark.parametrize("way", ["down", "across", "between"])
 def test_mv_removes_only_what_it_copied(server, far, s3, bucket, tmp_path, way):
-    """What somebody writes between the copy and the removal stays; what somebody deletes there is gone, and no failure."""
+    """What another client writes between the copy and the removal stays; what it deletes there is gone, and no failure."""
     cli = Cli(server, tmp_path, far.endpoint)
     to = {"down": (tmp_path / "copy",), "across": (f"s3://{bucket}/copy",), "between": (f"s3://{bucket}/copy", "--to-endpoint-url", server.endpoint)}[way]
 
@@ -248,7 +248,7 @@ def test_nothing_leaves_the_target_folder(server, tmp_path):
 
 
 def test_names_that_no_file_can_have(cli, s3, bucket, tmp_path):
-    """Each is told why, the others come; a key that is too long for a name is one of them."""
+    """Each is reported with its reason, the others come; a key that is too long for a name is one of them."""
     for key, why in (("d/../x", "leads out"), ("d/a//x", "two slashes"), ("d/./x", "is no name"), (f"d/{'n' * 256}", "over 255 bytes"), ("d/good", None), (f"d/{'m' * 255}", None)):
         s3.put_object(Bucket=bucket, Key=key, Body=b"x")
     cli("cp", "-r", f"s3://{bucket}/d", tmp_path / "out", status=1)
@@ -258,7 +258,7 @@ def test_names_that_no_file_can_have(cli, s3, bucket, tmp_path):
 
 
 def test_two_sources_of_one_name(cli, s3, bucket, tmp_path):
-    """The first stays, the second is told, and a move leaves it where it is."""
+    """The first stays, the second is reported, and a move leaves it where it is."""
     for key in ("a/f", "b/f", "b/g"):
         s3.put_object(Bucket=bucket, Key=key, Body=key.encode())
     cli("cp", f"s3://{bucket}/a/f", f"s3://{bucket}/b/f", f"s3://{bucket}/b/g", f"s3://{bucket}/a/f", tmp_path, status=1)
@@ -315,7 +315,7 @@ int mkdirat(int dir, const char *name, mode_t mode)
 
 
 def test_a_file_system_that_does_not_tell_case_apart(cli, server, s3, bucket, tmp_path):
-    """Of keys that differ in case alone one comes, and the other is told; sync --delete does not take the one for the other's rest."""
+    """Of keys that differ in case alone one comes, and the other is reported; sync --delete does not take the one for the other's rest."""
     if not shutil.which("cc"):
         pytest.skip("no C compiler")
     (tmp_path / "fold.c").write_text(FOLDING)
@@ -464,7 +464,7 @@ def test_a_download_goes_on(far, bucket, server, s3, tmp_path):
 
 
 def test_a_resumed_download_of_damage_is_thrown_away(far, bucket, server, s3, tmp_path):
-    """Somebody wrote into the hidden file: the ETag tells, and the next try begins anew."""
+    """Another program wrote into the hidden file: the ETag tells, and the next try starts again."""
     body = os.urandom(64 * MIB)
     s3.put_object(Bucket=bucket, Key="large", Body=body)
     away = Cli(server, tmp_path, far.endpoint)

@@ -36,7 +36,7 @@ def test_aws_cli(aws, tmp_path):
     files = {"small": b"x" * 10, "deep/empty": b"", "deep/big": os.urandom(20_000_000), "ü b+c": b"odd"}
     for name, body in files.items():
         (tmp_path / "up" / name).write_bytes(body)
-        os.utime(tmp_path / "up" / name, (1_700_000_000,) * 2)  # older than its object, of which whole seconds are told
+        os.utime(tmp_path / "up" / name, (1_700_000_000,) * 2)  # older than its object, which has whole seconds
     aws("s3", "mb", "s3://cli")
     aws("s3", "cp", "--no-progress", tmp_path / "up/deep/big", "s3://cli/one")  # multipart
     aws("s3", "sync", "--no-progress", tmp_path / "up", "s3://cli/tree")
@@ -57,7 +57,7 @@ def test_aws_cli(aws, tmp_path):
 
 
 def test_aws_cli_streams_from_a_pipe(aws):
-    """A body whose length nobody knows."""
+    """A body of unknown length."""
     body = os.urandom(12_000_000)
     aws("s3", "mb", "s3://pipe")
     aws("s3", "cp", "-", "s3://pipe/k", input=body)

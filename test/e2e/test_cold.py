@@ -57,7 +57,7 @@ def tier(make_tier):
 
 @pytest.fixture
 def hasty_tier(make_tier):
-    """The same; the server gives up soon."""
+    """The same; the server times out soon."""
     return make_tier(HASTY)
 
 
@@ -154,7 +154,7 @@ def test_a_range_of_a_cold_object(tier, remote_s3):
 
 
 def test_a_rate_of_the_remote(make_tier, remote_s3):
-    """Slower than it gives: in virtual time and with readers before others test_endpoint.c has it; here, that the option is heard."""
+    """Slower than it gives: in virtual time and with readers before others test_endpoint.c has it; here, that the option works."""
     process, cloud, bucket = make_tier({**PATIENT, "backend.rate": "2MiB"})
     body = os.urandom(2 * MIB)
     for key in ("a", "b"):
@@ -276,8 +276,8 @@ def test_attach_with_wrong_keys_or_no_bucket_says_so(start_forebay, cloud, remot
     missing = attach(process, "no-such-bucket-there", cloud.endpoint)
     assert missing.returncode == 3 and "no-such-bucket-there" in missing.stderr, missing
     (port,) = free_ports(1)
-    nobody = attach(process, remote_bucket, f"http://127.0.0.1:{port}")
-    assert nobody.returncode == 5, nobody
+    denied = attach(process, remote_bucket, f"http://127.0.0.1:{port}")
+    assert denied.returncode == 5, denied
     assert boto(process.endpoint, process.keys()).list_buckets()["Buckets"] == []
 
 
@@ -297,7 +297,7 @@ def nowhere_on_disk(process, *secrets):
 
 
 def test_stored_keys_are_sealed(tier, start_forebay, remote_s3):
-    """S10: sealed under the node's key in 0600 files, nowhere in the clear; a new key seals them anew; a restart opens them."""
+    """S10: sealed under the node's key in 0600 files, nowhere in the clear; a new key seals them again; a restart opens them."""
     process, cloud, bucket = tier
     remote_s3.put_object(Bucket=bucket, Key="k", Body=b"hello")
     assert plain.get(process.port, bucket, "k").body == b"hello"
@@ -358,7 +358,7 @@ def test_a_key_of_secrets_that_stands_elsewhere(tier, start_forebay, remote_s3, 
     process.end()
     key = tmp_path / "key-elsewhere"
     inside = process.data_dir / ".forebay/node/secrets.key"
-    key.write_text("ab" * 32 + "\n" + inside.read_text())  # the old one opens until all is sealed anew
+    key.write_text("ab" * 32 + "\n" + inside.read_text())  # the old one opens until all is sealed again
     key.chmod(0o600)
     inside.unlink()
     settings = {**PATIENT, "secrets.key_file": key}
@@ -444,7 +444,7 @@ def test_a_transfer_that_breaks_once_goes_on_where_it_broke(make_tier, remote_s3
     assert reply.status == 200 and reply.whole and reply.body == body
     asked = cloud.requests()
     assert asked == 2 or (fault == "stall" and asked > 2)  # to a server in a hurry a busy remote stalls more than once
-    assert cloud.object_bytes() < SIZE + asked * 128 * 1024, "it began anew"
+    assert cloud.object_bytes() < SIZE + asked * 128 * 1024, "it started again"
     assert plain.get(process.port, bucket, "k").body == body and cloud.requests() == asked
 
 
@@ -591,7 +591,7 @@ def test_a_put_that_the_remote_refuses_changes_nothing(tier, remote_s3):
 
 
 def test_a_put_without_an_answer_is_not_served_from_memory_of_the_old(hasty_tier, remote_s3):
-    """The in-doubt record: when nobody knows whether a write happened, the remote is asked."""
+    """The in-doubt record: when the outcome of a write is unknown, the remote is asked."""
     process, cloud, bucket = hasty_tier
     remote_s3.put_object(Bucket=bucket, Key="k", Body=b"old")
     assert get_of_hasty(process, bucket, "k").body == b"old"
@@ -633,7 +633,7 @@ def test_the_only_reader_goes_away(tier, remote_s3):
     reply.close()
     connection.close()
     cloud.release()
-    wait_for(lambda: cloud.stats()["open"] <= 2, "the fetch ends or is given up")
+    wait_for(lambda: cloud.stats()["open"] <= 2, "the fetch ends or is aborted")
     assert plain.get(process.port, bucket, "k").body == body
     assert cloud.requests() <= 2
 
@@ -759,7 +759,7 @@ def page_of(names, token=None):
 
 
 def test_a_listing_goes_on_behind_empty_pages(odd):
-    """Whoever compares lists must not take the rest for deleted."""
+    """A client that compares lists must not take the rest for deleted."""
     process, fake = odd
     pages = {None: ([], "1"), "1": ([], "2"), "2": (["k"], None)}
     fake.on("GET", "/odd", lambda r: r.send(200, {}, page_of(*pages[r.query.get("continuation-token")])))
@@ -875,7 +875,7 @@ def test_a_page_that_went_on_otherwise_at_the_second_try(odd):
 
 
 def test_a_remote_that_knows_no_tokens(odd):
-    """It says one and takes none: the same page again is nobody's."""
+    """It says one and takes none: the same page again is discarded."""
     process, fake = odd
     names = [f"n{n:03d}" for n in range(9)]
     lister = Lister(process, fake, names)
@@ -955,10 +955,10 @@ def test_a_dead_backend_is_left_alone_and_asked_again(tier, remote_s3):
         lambda: plain.get(process.port, bucket, "there").status >= 500 and "does not answer: misses fail at once" in log.read_text(),
         "the breaker",
     )
-    at_once = 0
+    refused_fast = 0
 
     def fifty_were_refused_at_once():
-        nonlocal at_once
+        nonlocal refused_fast
         assert here().status == 200 and here().headers["x-forebay-stale"] == "backend-down"
         assert plain.ask(process.port, "HEAD", bucket, "here").headers["x-forebay-stale"] == "backend-down"
         before = cloud.requests()
@@ -966,8 +966,8 @@ def test_a_dead_backend_is_left_alone_and_asked_again(tier, remote_s3):
         assert reply.status in (500, 502, 503)
         asked = cloud.requests() - before  # each of the loops may try now and then
         assert asked <= 1 + PATIENT["backend.retries"]
-        at_once += asked == 0 and b"is asked again in" in reply.body
-        return at_once >= 50
+        refused_fast += asked == 0 and b"is asked again in" in reply.body
+        return refused_fast >= 50
 
     wait_for(fifty_were_refused_at_once, "fifty misses that were not asked")
     cloud.behave()

@@ -78,18 +78,18 @@ def test_kills_with_two_copies(start_forebay, tmp_path):
         if kill == 0:
             assert plain.ask(process.port, "PUT", book.bucket).status == 200
             cli(process, "bucket", "set", f"s3://{book.bucket}", "--copies", "2")
-        book.settle(process.port)
+        book.resolve(process.port)
         load = ledger.Load(process.port, book, rng)
         load.wait_acks(rng.randint(11, 50))
         process.kill()
         load.join()
     process = start_forebay("a", args=[str(folder) for folder in folders])
-    book.settle(process.port)
+    book.resolve(process.port)
     converged(process)  # a delete that was cut may be seen on one disk only until then (D4 is about a clean set)
     process.end()
     lost, left = rng.sample(folders, 2)
     process = start_forebay("a", args=[str(left), "--without", str(lost)])
-    book.settle(process.port)
+    book.resolve(process.port)
     assert book.acks > KILLS * 10
 
 
@@ -122,9 +122,9 @@ def test_disks_come_and_go_under_load(start_forebay, tmp_path):
     load.stop()
     now = converged(process)
     assert [disk["state"] for disk in now["disks"]] == ["active", "drained", "active"]
-    book.settle(process.port)
+    book.resolve(process.port)
     cli(process, "disk", "remove", str(tmp_path / "b"))
-    book.settle(process.port)
+    book.resolve(process.port)
     assert book.acks > 100
     process.end()
 
@@ -133,7 +133,7 @@ def test_disks_come_and_go_under_load(start_forebay, tmp_path):
     refused = subprocess.run([forebay.binary(), "serve", tmp_path / "a", "--listen", "127.0.0.1:0"], capture_output=True, text=True, timeout=PATIENCE)
     assert refused.returncode == 4 and "is missing: name its folder too" in refused.stderr
     again = start_forebay("a", args=(str(tmp_path / "c"),))
-    book.settle(again.port)
+    book.resolve(again.port)
 
 
 def test_files_of_one_disk_are_deleted_under_the_server(three, tmp_path):
@@ -195,7 +195,7 @@ def test_a_lost_disk(three, start_forebay, tmp_path):
     lost = 0
     for number in numbers:
         status = plain.ask(process.port, "GET", f"single/k{number:03}").status
-        assert status in (200, 503)  # never 404: nobody knows
+        assert status in (200, 503)  # never 404: unknown
         lost += status == 503
     assert 0 < lost < len(numbers)
     assert plain.ask(process.port, "GET", "single", query="list-type=2").status == 503
@@ -218,7 +218,7 @@ def test_a_lost_disk(three, start_forebay, tmp_path):
 
 
 def test_a_slow_disk_is_read_around(start_forebay, tmp_path):
-    """F3: with a copy elsewhere nobody waits for a disk that takes seconds. How few reads are asked twice sim_hedge judges, in virtual time: of a
+    """F3: with a copy elsewhere no read waits for a disk that takes seconds. How few reads are asked twice sim_hedge checks, in virtual time: of a
     machine that stutters all disks are slow."""
     page = faults.DiskFaults(tmp_path / "faults")
     for name in ("b", "c"):
@@ -236,7 +236,7 @@ def test_a_slow_disk_is_read_around(start_forebay, tmp_path):
     for _ in range(3):
         check_all(client, "copies", numbers)
     took, hedged = time.monotonic() - begun, process.metrics()["forebay_reads_hedged_total"] - before
-    assert hedged > 0, "nobody met the slow disk"
+    assert hedged > 0, "no read met the slow disk"
     waited = len(numbers) * 5  # by who reads each object of a third of them once, and thrice, from there
     assert took < waited / 2, f"{took:.1f} s; each read of that disk takes 5 s, and a third of the objects lies there first"
     page.mend()
@@ -287,7 +287,7 @@ def test_what_is_wrong_with_disks_is_said(start_forebay, tmp_path):
     assert "2 of the node's disks take objects" in cli(process, "bucket", "set", "s3://copies", "--copies", "3", status=2)
     cli(process, "bucket", "set", "s3://copies", "--copies", "3", "--min-copies", "2")
     assert "/proc/none" in cli(process, "disk", "add", "/proc/none", status=3)
-    assert '"nobody" is no disk of this node' in cli(process, "disk", "drain", "nobody", status=3)
+    assert '"ghost" is no disk of this node' in cli(process, "disk", "drain", "ghost", status=3)
     process.end()
     shutil.rmtree(tmp_path / "b")
     shutil.copytree(tmp_path / "foreign", tmp_path / "b")

@@ -30,14 +30,14 @@ def test_kills_in_the_middle_of_puts(start_forebay):
         process = start_forebay("storm", build="rel")
         if kill == 0:
             assert plain.ask(process.port, "PUT", book.bucket).status == 200
-        book.settle(process.port)
+        book.resolve(process.port)
         load = ledger.Load(process.port, book, rng)
         load.wait_acks(rng.randint(11, LOAD_ACKS))
         process.kill_alive()
         load.join()
         kill += 1
     process = start_forebay("storm", build="rel")
-    book.settle(process.port)
+    book.resolve(process.port)
     uploads = boto(process.endpoint, process.keys()).list_multipart_uploads(Bucket=book.bucket).get("Uploads", [])
     assert len(uploads) <= kill * 4  # an unfinished upload is no object, and may be aborted
     process.end()

@@ -41,11 +41,11 @@ def helper():
 @pytest.fixture
 def remote(fake):
     """A remote that notes who signed."""
-    fake.signers = []
+    fake.signatures = []
 
     def note(request, answer):
         found = re.search(r"Credential=([^/]+)/", request.headers.get("Authorization") or "")
-        fake.signers.append((found and found.group(1), request.headers.get("x-amz-security-token")))
+        fake.signatures.append((found and found.group(1), request.headers.get("x-amz-security-token")))
         answer(request)
 
     listing = b'<?xml version="1.0"?><ListBucketResult><Name>there</Name><KeyCount>0</KeyCount><IsTruncated>false</IsTruncated></ListBucketResult>'
@@ -64,7 +64,7 @@ def serve(start_forebay, remote, tmp_path, **env):
 
 def signed_by(process, remote):
     assert plain.get(process.port, "there", "key").body == b"hello"
-    return remote.signers[-1]
+    return remote.signatures[-1]
 
 
 def test_an_instance(start_forebay, remote, helper, tmp_path):
@@ -174,12 +174,12 @@ def test_keys_are_renewed_before_they_end(start_forebay, remote, helper, tmp_pat
     def sign():
         plain.ask(process.port, "GET", "there", f"key?x={next(names)}")
         plain.ask(process.port, "GET", "there", query="list-type=2")
-        return remote.signers[-1][0]
+        return remote.signatures[-1][0]
 
     first = sign()
     wait_for(lambda: sign() not in (first, None), "new keys")
     assert len(given) < 40  # not with every request
-    assert all(name is not None for name, _ in remote.signers)
+    assert all(name is not None for name, _ in remote.signatures)
 
 
 # ---- where a bucket is, who pays, and what is no bucket at all ----

@@ -1,5 +1,5 @@
-"""D6, V8: a doubt (a write through whose answer never came) about what is kept: the remote is asked by a HEAD, and where it has that very version
-still no byte is fetched; where it does not answer nobody waits for it twice; and what is in doubt is never shown unasked, whatever is written while the remote is asked. D7: who reads
+"""D6, V8: an in-doubt write (its answer never came): the remote is asked by a HEAD, and where it has that very version
+still no byte is fetched; where it does not answer no request waits for it twice; and what is in doubt is never shown unasked, whatever is written while the remote is asked. D7: who reads
 while it is written has the version that he began, whole.
 """
 
@@ -98,7 +98,7 @@ def keep(process, remote, body, **headers):
 
 
 def write(process, body):
-    """Nobody knows what became of it."""
+    """The outcome is unknown."""
     assert plain.ask(process.port, "PUT", BUCKET, "k", body).status >= 500
 
 
@@ -286,7 +286,7 @@ def test_what_was_written_through_here(node, remote, then):
 @pytest.mark.parametrize("answered", [False, True])
 @pytest.mark.parametrize("kind", SIZES)
 def test_a_write_while_the_remote_is_asked(node, remote, kind, answered):
-    """The HEAD says that nothing has changed, and comes in behind a write that has changed it: that one's doubt stays."""
+    """The HEAD says that nothing has changed, and comes in behind a write that has changed it: that write stays in doubt."""
     old, new = body_of("old", SIZES[kind]), body_of("new", SIZES[kind])
     keep(node, remote, old)
     remote.break_puts(taken=False)
@@ -371,7 +371,7 @@ def test_a_slow_reader_that_a_write_overtakes(whole, remote, how):
         remote.break_puts(taken=False)
     assert OVERTAKING[how](whole)
     halves.gate.set()
-    wait_for(lambda: "was written while it was fetched" in whole.log(), "the fetch to be given up")
+    wait_for(lambda: "was written while it was fetched" in whole.log(), "the fetch to be aborted")
     now = {"a PUT": (200, b"new"), "a lost PUT": (200, body), "a DELETE": (404, None)}[how]
     for read in (False, True):  # what others get beside him, and afterwards
         other = get(whole)
@@ -475,7 +475,7 @@ def test_a_stop_beside_a_slow_reader_that_a_write_overtook(whole, remote, all_ca
     assert plain.ask(whole.port, "PUT", BUCKET, "k", b"new").status == 200
     if all_came:
         halves.gate.set()
-        wait_for(lambda: "was written while it was fetched" in whole.log(), "the fetch to be given up")
+        wait_for(lambda: "was written while it was fetched" in whole.log(), "the fetch to be aborted")
     assert get(whole).body == b"new"
     whole.end()
     with pytest.raises((http.client.IncompleteRead, ConnectionError)):
@@ -501,7 +501,7 @@ def test_many_readers_that_a_write_overtakes(whole, remote, size):
 
 @pytest.mark.parametrize("kind", SIZES)
 def test_writes_that_follow_each_other(node, remote, kind):
-    """Each time the remote is asked another write comes, and nobody knows what became of it: the answer is the remote's, not kept."""
+    """Each time the remote is asked another write comes, and its outcome is unknown: the answer is the remote's, not kept."""
     old = body_of("old", SIZES[kind])
     keep(node, remote, old)
     remote.break_puts(taken=False)

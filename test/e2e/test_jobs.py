@@ -107,7 +107,7 @@ def test_shards_as_webdataset_names_them(tier, remote_s3):
 
 
 def test_progress_tells_the_time_left_where_the_total_is_known(tier, remote_s3):
-    """Held at the remote in the middle: done, total and left_ms of a list; of a prefix nobody knows the total."""
+    """Held at the remote in the middle: done, total and left_ms of a list; of a prefix the total is unknown."""
     process, cloud, bucket = tier
     fill(remote_s3, bucket, [f"{kind}{n:03d}" for kind in "np" for n in range(40)])
     for what, known in [(f"s3://{bucket}/n{{000..039}}", True), (f"s3://{bucket}/p", False)]:
@@ -305,7 +305,7 @@ def test_history_is_kept_and_can_be_forgotten(tier, remote_s3, start_forebay):
 
 
 def test_the_rate_is_kept_within_one_object_until_somebody_reads_it(tier, remote_s3):
-    """16 MiB in a whole object would take four minutes; whoever reads it has it as fast as it comes, and so does the job then."""
+    """16 MiB in a whole object would take four minutes; a reader gets it as fast as it comes, and so does the job then."""
     process, cloud, bucket = tier
     size = 16 * 1024 * KIB
     fill(remote_s3, bucket, ["large"], size=size)
@@ -318,7 +318,7 @@ def test_the_rate_is_kept_within_one_object_until_somebody_reads_it(tier, remote
     assert job(process, number)["state"] == "running"  # at full speed it would have been over many times
     reply = plain.get(process.port, bucket, "large")
     assert reply.status == 200 and reply.body == b"large" * (size // 5)
-    assert ended(process, number)["state"] == "done"  # and nobody waited four minutes for it
+    assert ended(process, number)["state"] == "done"  # and no client waited four minutes for it
 
 
 def test_the_rate_is_kept(tier, remote_s3):
@@ -401,7 +401,7 @@ def test_what_is_known_of_one_object(tier, remote_s3, s3_of=boto):
 
 
 def test_pages_of_what_is_kept(tier, remote_s3):
-    """In order, bounded, with keys that are no UTF-8; a listing of many is told of all the same."""
+    """In order, bounded, with keys that are no UTF-8; a listing of many works all the same."""
     process, cloud, bucket = tier
     keys = [f"k{n:04d}" for n in range(40)]
     fill(remote_s3, bucket, keys)
@@ -438,7 +438,7 @@ def test_an_eviction_goes_on_after_a_restart(tier, remote_s3, start_forebay, how
 
 
 def test_rights_of_the_bucket_decide(start_forebay, cloud, remote_bucket, remote_s3):
-    """S4: whoever may read a prefix may have it brought here, whoever may write may have it evicted; a job is its asker's own."""
+    """S4: the right to read a prefix allows its prefetch, the right to write its eviction; a job belongs to its creator."""
     process = start_forebay(settings=PATIENT, args=["--auth"])
     keys = process.keys()
 
@@ -487,5 +487,5 @@ def test_rights_of_the_bucket_decide(start_forebay, cloud, remote_bucket, remote
     assert run(writer, "cancel", name).returncode == 3
     done = run(writer, "evict", f"s3://{remote_bucket}/p/")
     assert done.returncode == 0 and "2 of 2 objects" in done.stdout, done.stdout + done.stderr
-    nobody = subprocess.run([str(process.binary), "jobs"], env=forebay.server_env({"FOREBAY_ENDPOINT": process.endpoint}), capture_output=True, text=True, timeout=60)
-    assert nobody.returncode == 4, nobody.stdout + nobody.stderr
+    denied = subprocess.run([str(process.binary), "jobs"], env=forebay.server_env({"FOREBAY_ENDPOINT": process.endpoint}), capture_output=True, text=True, timeout=60)
+    assert denied.returncode == 4, denied.stdout + denied.stderr

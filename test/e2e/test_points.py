@@ -24,10 +24,10 @@ def test_killed_at_a_fault_point(start_forebay, point):
     process.end()
     process = start_forebay("node", env={"FOREBAY_FAULT": f"{point}:{rng.randint(2, 4)}:kill"})
     load = ledger.Load(process.port, book, rng)
-    assert process.popen.wait(PATIENCE) == -9, f"nobody passed {point}"
+    assert process.popen.wait(PATIENCE) == -9, f"no code passed {point}"
     load.join()
     process = start_forebay("node")
-    book.settle(process.port)
+    book.resolve(process.port)
 
 
 def test_an_unknown_point_is_refused(start_forebay):

@@ -63,7 +63,7 @@ def test_http_through_a_proxy_of_the_environment(start_forebay, fake):
         assert reply.status == 200 and hashlib.md5(reply.body).digest() == hashlib.md5(body).digest()
         assert ("GET", f"http://{NAME}/there/key") in proxy.seen
         assert all(target.startswith(f"http://{NAME}/") for _, target in proxy.seen)
-    # What the proxy is told is not for the remote; the signature is for the remote's own name.
+    # What the proxy receives is not for the remote; the signature is for the remote's own name.
     assert all(h["Host"] == NAME and "Proxy-Authorization" not in h for h in fake.headers_seen)
     planted_nowhere(process, "w0rd-planted")
 
@@ -123,7 +123,7 @@ def test_a_proxy_that_is_not_there_is_named(start_forebay):
 
 
 def test_what_goes_without(start_forebay, fake):
-    """Loopback and NO_PROXY never go through it, and whoever has keys for machines is asked directly."""
+    """Loopback and NO_PROXY never go through it, and the metadata service is asked directly."""
     fill(fake)
     with ConnectProxy() as proxy:
         process = start_forebay(settings=PATIENT, env={"HTTP_PROXY": proxy.url, "HTTPS_PROXY": proxy.url, "NO_PROXY": ".example.test", "AWS_EC2_METADATA_DISABLED": "false", "AWS_CONFIG_FILE": "/nonexistent", "AWS_SHARED_CREDENTIALS_FILE": "/nonexistent"})
@@ -163,7 +163,7 @@ def own_private_address():
 
 @pytest.fixture
 def listener():
-    """A port on which nobody may knock."""
+    """A closed port."""
     with socket.create_server(("0.0.0.0", 0)) as s:
         s.settimeout(0.2)
         yield s
@@ -176,7 +176,7 @@ def listener():
     [("127.1", "which is loopback"), ("0x7f000001", "which is loopback"), ("017700000001", "which is loopback"), ("2852039166", "which is link-local"), ("0", "which is not for hosts")],
 )
 def test_a_name_that_leads_home_is_not_followed(start_forebay, listener, name, says):
-    """These are no addresses but names that the resolver makes addresses of, as a DNS of somebody else's would."""
+    """These are no addresses but names that the resolver makes addresses of, as a foreign DNS would."""
     process = start_forebay(settings={**PATIENT, "backend.retries": 0})
     done = attach(process, "there", f"http://{name}:{listener.getsockname()[1]}")
     assert done.returncode != 0 and says in done.stderr, done.stderr

@@ -21,7 +21,7 @@ def name_of(number, form="shard-{:06}.tar"):
 
 
 def in_letters(number):
-    """Of a name without a digit nobody knows the next one."""
+    """A name without a digit has no known successor."""
     return str(number).translate(str.maketrans("0123456789", "abcdefghij"))
 
 

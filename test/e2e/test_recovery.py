@@ -260,7 +260,7 @@ def test_repair_mends_and_names_and_a_second_run_has_nothing_to_say(original, co
     out, _ = run("disk", "check", "--repair", "--drop-damaged", "--yes", copy)
     assert "2 mended" in out
     out, _ = run("disk", "check", copy)
-    assert "sound: " in out and "; 0 damaged" in out  # the rotten bytes in the log belong to nobody: a note
+    assert "sound: " in out and "; 0 damaged" in out  # the rotten bytes in the log belong to no object: a note
     process = start_forebay("data")
     assert plain.get(process.port, "data", "small/020").status == 404
     assert plain.get(process.port, "data", "small/021").status == 200
@@ -288,7 +288,7 @@ def test_export_is_exactly_what_lives(original, copy, tmp_path):
     out, _ = run("disk", "export", copy, tmp_path / "some.tar", "--bucket", "data", "--prefix", "large/", "--json")
     assert json.loads(out)["objects"] == 4
     assert {"data/large/1", "data/large/2"} < members(tmp_path / "some.tar").keys()
-    run("disk", "export", copy, tmp_path / "none.tar", "--bucket", "nobody", code=3)  # a name that was typed wrong is no backup
+    run("disk", "export", copy, tmp_path / "none.tar", "--bucket", "ghost", code=3)  # a name that was typed wrong is no backup
     assert members(tmp_path / "none.tar") == {}
 
 
@@ -554,7 +554,7 @@ def test_a_restored_node_has_versions_and_uploads(tmp_path, start_forebay, disks
     newest = client.put_object(Bucket="old", Key="k", Body=b"after the restore")["VersionId"]
     listed = client.list_object_versions(Bucket="old", Prefix="k")["Versions"]
     assert listed[0]["VersionId"] == newest and listed[0]["IsLatest"]
-    # An older one comes to light when the newer ones go, and a deleted object with its marker.
+    # An older one becomes current when the newer ones go, and a deleted object with its marker.
     client.delete_object(Bucket="old", Key="k", VersionId=newest)
     assert client.get_object(Bucket="old", Key="k")["Body"].read() == b"a null version again"
     marker = next(m for m in client.list_object_versions(Bucket="old", Prefix="gone")["DeleteMarkers"])
@@ -568,7 +568,7 @@ def test_a_restored_node_has_versions_and_uploads(tmp_path, start_forebay, disks
 
 
 def test_a_restore_that_is_broken_off(tmp_path, start_forebay):
-    """kill -9 in the middle, again and again: nobody serves the half, the last run completes it, no other backup is mixed into it."""
+    """kill -9 in the middle, again and again: the half is never served, the last run completes it, no other backup is mixed into it."""
     process = start_forebay("data")
     client = client_of(process)
     history = History(client)
@@ -781,7 +781,7 @@ def test_each_object_of_a_backup_is_of_one_version(tmp_path, start_forebay):
             writer.join(PATIENCE)
     for n in range(3):
         found = {name: content for name, (content, _) in members(tmp_path / f"{n}.tar").items() if name.startswith("busy/")}
-        assert {"busy/k28", "busy/k29"} <= found.keys()  # what nobody touched
+        assert {"busy/k28", "busy/k29"} <= found.keys()  # untouched ones
         for name, content in found.items():
             key, version = re.match(rb"(k\d\d)/(\d+);", content).groups()
             assert name == f"busy/{key.decode()}" and content == body(key.decode(), int(version)), name

@@ -73,7 +73,7 @@ def test_what_is_deleted_at_the_remote_goes(changing, remote_s3):
 def test_within_its_time_it_is_not_asked(changing):
     process, cloud, bucket = changing
     setting(process, bucket, "--ttl", "1h")
-    assert plain.get(process.port, bucket, "k").status == 200  # nobody knows when it came: asked
+    assert plain.get(process.port, bucket, "k").status == 200  # unknown when it came: asked
     cloud.forget()
     for _ in range(5):
         assert plain.get(process.port, bucket, "k").status == 200
@@ -127,7 +127,7 @@ def test_what_may_be_old_is_not_moved_away(changing, remote_s3, tmp_path):
 
 
 def test_a_version_that_only_the_remote_has_is_not_moved_away(start_forebay, s3, server, bucket, tmp_path):
-    """Within the time to live nobody asks: the remote itself, here a Forebay, compares at the removal."""
+    """Within the time to live no request asks: the remote itself, here a Forebay, compares at the removal."""
     before = start_forebay("before", settings=PATIENT)
     assert attach(before, bucket, server.endpoint, keys=server.keys()).returncode == 0
     s3.put_object(Bucket=bucket, Key="k", Body=b"old")
@@ -175,7 +175,7 @@ def test_the_latest_on_request(changing, remote_s3):
     remote_s3.put_object(Bucket=bucket, Key="k", Body=b"new" * 1000)
     assert plain.get(process.port, bucket, "k").body == b"old" * 1000
     assert plain.get(process.port, bucket, "k", headers={"x-forebay-latest": "1"}).body == b"new" * 1000
-    assert plain.get(process.port, bucket, "k").body == b"new" * 1000  # and our disk has it: nobody joins that fetch any more
+    assert plain.get(process.port, bucket, "k").body == b"new" * 1000  # and our disk has it: no reader joins that fetch any more
     remote_s3.put_object(Bucket=bucket, Key="k", Body=b"now" * 1000)
     env = forebay.server_env({"FOREBAY_ENDPOINT": process.endpoint})
     for flags, body in ((("--quiet",), b"new"), (("--latest",), b"now")):

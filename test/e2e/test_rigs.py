@@ -229,7 +229,7 @@ class Silent:
 
 
 def test_a_slow_load_is_waited_for(monkeypatch):
-    """As long as something is acknowledged, however long all of it takes; a load that stands is told of."""
+    """As long as something is acknowledged, however long all of it takes; a load that stands still is reported."""
     clock = Clock([0.9] * 1000)
     monkeypatch.setattr(process, "time", clock)
     monkeypatch.setattr(ledger, "time", clock)

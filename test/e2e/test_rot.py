@@ -136,7 +136,7 @@ def test_bits_and_blocks_over_segments_and_index(start_forebay, tmp_path):
     print(f"segments: {len(hit)} bodies hit; of one copy {len(lost)} are refused; scrub repaired {len(told['repaired'])}")
     run(process, "disk", "check", "--repair", "--drop-damaged", "--yes", second, codes=(0, 6))
     left = [line for line in run(process, "disk", "check", second, codes=(0, 6)).splitlines() if line.startswith("DAMAGED")]
-    assert all(line.startswith("DAMAGED native/log-") for line in left), left  # records that nobody can read any more
+    assert all(line.startswith("DAMAGED native/log-") for line in left), left  # records that cannot be read any more
     process = start()
     replies = read_all(process.port, bodies)
     assert refused(replies) == lost and {replies[at].status for at in lost} <= {404}
@@ -147,9 +147,9 @@ def test_bits_and_blocks_over_segments_and_index(start_forebay, tmp_path):
     bodies = {at: body for at, body in bodies.items() if at not in lost}
     for _ in range(ROUNDS):
         flip_and_swap(rng, {index: index.stat().st_size}, max(FLIPS // ROUNDS, 4), max(SWAPS // ROUNDS, 1), PAGE)
-        process = start()  # an index of this size is verified as a whole, and made anew by the same start
+        process = start()  # an index of this size is verified as a whole, and made again by the same start
         assert refused(read_all(process.port, bodies)) == set(), "a damaged index was believed"
-        assert outcomes(scrub(process)) == {}, "a copy that was repaired before was given up for the damaged one"
+        assert outcomes(scrub(process)) == {}, "a copy that was repaired before was dropped for the damaged one"
         process.end()
         run(process, "disk", "rebuild", second)
         left = [line for line in run(process, "disk", "check", second, codes=(0, 6)).splitlines() if line.startswith("DAMAGED")]

@@ -132,8 +132,8 @@ def test_sentences_that_people_search_for(server, s3, bucket):
     from conftest import boto
 
     s3.put_object(Bucket=bucket, Key="k", Body=b"0123456789")
-    stranger = boto(server.endpoint, ("NOBODY", "x" * 40))
-    heard = [
+    stranger = boto(server.endpoint, ("STRANGER", "x" * 40))
+    answers = [
         refused(s3.get_object, Bucket=bucket, Key="none")[1],
         refused(s3.get_object, Bucket="there-is-none", Key="k")[1],
         refused(s3.create_bucket, Bucket=bucket)[1],
@@ -144,8 +144,8 @@ def test_sentences_that_people_search_for(server, s3, bucket):
         refused(s3.put_object, Bucket=bucket, Key="k", Body=b"x", ContentMD5="1B2M2Y8AsgTpgAmY7PhCfg==")[1],
         refused(s3.delete_objects, Bucket=bucket, Delete={"Objects": []})[1],
     ]
-    assert {e["Code"]: e["Message"] for e in heard} == said
-    by_code = {e["Code"]: e for e in heard}
+    assert {e["Code"]: e["Message"] for e in answers} == said
+    by_code = {e["Code"]: e for e in answers}
     assert (by_code["InvalidRange"]["RangeRequested"], by_code["InvalidRange"]["ActualObjectSize"]) == ("bytes=10-", "10")
     assert by_code["NoSuchKey"]["Key"] == "none" and by_code["NoSuchBucket"]["BucketName"] == "there-is-none"
-    assert by_code["InvalidAccessKeyId"]["AWSAccessKeyId"] == "NOBODY"
+    assert by_code["InvalidAccessKeyId"]["AWSAccessKeyId"] == "STRANGER"

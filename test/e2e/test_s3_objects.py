@@ -362,7 +362,7 @@ def test_multipart_checksums(s3, bucket):
         answer = s3.complete_multipart_upload(MultipartUpload={"Parts": parts}, ChecksumType=kind, MpuObjectSize=15 * MIB, **complete)
         assert (answer[name], answer["ETag"]) == (want, '"b2add96cc9702bbf4efb0ccdfc6b7747-3"')
         assert s3.head_object(Bucket=bucket, Key="k", ChecksumMode="ENABLED")[name] == want
-        # What each part was sent with is told after Complete too.
+        # What each part was sent with is reported after Complete too.
         told = s3.get_object_attributes(Bucket=bucket, Key="k", ObjectAttributes=["Checksum", "ObjectParts"])
         assert [p[name] for p in told["ObjectParts"]["Parts"]] == [p[name] for p in parts]
         assert told["Checksum"] == {name: want.removesuffix("-3"), "ChecksumType": kind}
@@ -526,7 +526,7 @@ def names_of(lines):
 
 @pytest.mark.parametrize("size", [1, 4096, 16384, 32_600, 300_000])
 def test_a_cached_response_head_differs_in_date_and_ids_alone(server, s3, bucket, size):
-    """V3: an answer that is served again says what the first one said; its date is now, its id its own; `Connection: close` is heard."""
+    """V3: an answer that is served again says what the first one said; its date is now, its id its own; `Connection: close` is obeyed."""
     body = random.randbytes(size)
     put(s3, bucket, "k", body, ContentType="image/jpeg", Metadata={"a": "b"})
     usual = f"GET /{bucket}/k HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()
@@ -562,7 +562,7 @@ def test_a_cached_response_head_differs_in_date_and_ids_alone(server, s3, bucket
 
 @pytest.mark.parametrize("size", [4096, 16384, 32_600, 40_000])
 def test_a_crowd_is_answered_each_for_itself(server, s3, bucket, size):
-    """V3: many who ask for the same at once get its bytes, each behind a head of his own, and nobody's head is left in them."""
+    """V3: many who ask for the same at once get its bytes, each behind a head of his own, and no other head is left in them."""
     body, ids = random.randbytes(size), set()
     put(s3, bucket, "k", body)
     usual = f"GET /{bucket}/k HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()

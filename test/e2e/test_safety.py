@@ -59,7 +59,7 @@ def guarded(tmp_path_factory):
 
 @pytest.fixture
 def pair(tmp_path):
-    """(certificate, key) made by `forebay tls selfsign`, and a function that makes them anew."""
+    """(certificate, key) made by `forebay tls selfsign`, and a function that makes them again."""
 
     def make():
         subprocess.run([str(forebay.binary()), "tls", "selfsign", "--force", "--cert", tmp_path / "tls.crt", "--key", tmp_path / "tls.key"], check=True, capture_output=True)
@@ -96,7 +96,7 @@ def test_s3_over_tls(start_forebay, pair):
 
 @pytest.mark.parametrize("options", ({}, {"args": ["--auth"]}, {"tls": True, "address": "0.0.0.0"}), ids=("loopback", "keys", "tls-everywhere"))
 def test_the_line_to_try_can_be_pasted(start_forebay, pair, tmp_path, options):
-    """What the server prints to type next works as it stands, also where it listens on all addresses."""
+    """What the server prints to type next works unchanged, also where it listens on all addresses."""
     address = options.get("address", "127.0.0.1")
     server = start_forebay(tls=pair() if "tls" in options else None, args=options.get("args", ()), address=address)
     server.wait_until(lambda: "Try: " in server.log(), PATIENCE, "say what to try")
@@ -263,7 +263,7 @@ def test_users_and_grants(guarded):
 
 
 def test_limits_of_a_user(guarded):
-    """Over a limit of his own a user is told SlowDown before the body; others are not; without the limit all is as before."""
+    """Over a limit of his own a user gets SlowDown before the body; others are not; without the limit all is as before."""
     admin = boto(guarded.endpoint, guarded.keys())
     admin.create_bucket(Bucket="metered")
     admin.put_object(Bucket="metered", Key="k", Body=b"x" * 5000)
@@ -302,7 +302,7 @@ def test_limits_of_a_user(guarded):
     guarded.wait_until(lambda: put(second) == 200, PATIENCE, "take the second part")
     cli(guarded, "user", "set", "mary", "--parts", "0", status=2)
     cli(guarded, "user", "set", "mary", status=2)
-    cli(guarded, "user", "set", "nobody", "--parts", "1", status=3)
+    cli(guarded, "user", "set", "ghost", "--parts", "1", status=3)
 
 
 def test_temporary_keys(guarded):
@@ -423,7 +423,7 @@ def test_browser_upload(guarded):
         ({"extra": "1"}, b"1", b"Extra input fields: extra"),
         ({"x-amz-signature": "0" * 64}, b"1", b"SignatureDoesNotMatch"),
         ({"policy": fields["policy"][:-4]}, b"1", b"SignatureDoesNotMatch"),
-        ({"x-amz-credential": fields["x-amz-credential"].replace(guarded.keys()[0], "NOBODY")}, b"1", b"InvalidAccessKeyId"),
+        ({"x-amz-credential": fields["x-amz-credential"].replace(guarded.keys()[0], "STRANGER")}, b"1", b"InvalidAccessKeyId"),
     ):
         status, _, answer = post_form(url, {**fields, **change}, data, name="refused")
         assert status in (400, 403) and code in answer, (change, answer)
@@ -496,7 +496,7 @@ def test_planted_secrets_are_nowhere(start_forebay, tmp_path):
     client = boto3_with_token(server, (temporary[0], temporary[1], "PLANTEDTOKEN"))
     with pytest.raises(ClientError):
         client.list_buckets()
-    for wrong in (boto(server.endpoint, ("PLANTEDKEY", "wrong")), boto(server.endpoint, ("NOBODY", "PLANTEDREMOTESECRET"))):
+    for wrong in (boto(server.endpoint, ("PLANTEDKEY", "wrong")), boto(server.endpoint, ("STRANGER", "PLANTEDREMOTESECRET"))):
         with pytest.raises(ClientError) as refused:
             wrong.list_buckets()
         answers.append(str(refused.value.response).encode())
@@ -517,7 +517,7 @@ def test_planted_secrets_are_nowhere(start_forebay, tmp_path):
     for secret in secrets:
         for where, text in seen.items():
             assert secret.encode() not in text, f"{secret[:12]}... is in the {where}"
-    assert signature not in seen["log"] and signature not in seen["audit"]  # who sent it is told what he sent
+    assert signature not in seen["log"] and signature not in seen["audit"]  # its sender gets it back
     for path in all_files(server.data_dir):
         assert path.stat().st_mode & 0o077 == 0, f"{path} can be read by others"
     assert audit.stat().st_mode & 0o777 == 0o600

@@ -1,4 +1,4 @@
-"""`forebay serve`: what it prints, whom it lets in, how it starts and ends."""
+"""`forebay serve`: what it prints, who is let in, how it starts and ends."""
 
 import contextlib
 import os

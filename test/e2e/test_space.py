@@ -118,7 +118,7 @@ def test_a_full_disk(start_forebay, small_disk, options):
 
 
 def test_a_full_disk_lets_an_attached_bucket_through(start_forebay, small_disk):
-    """Somebody else's file takes the last block: what is cold comes from its remote, uncached; writes are refused in words."""
+    """Another program's file takes the last block: what is cold comes from its remote, uncached; writes are refused in words."""
     origin = start_forebay("origin")
     objects = {f"cold-{n}": body(n, 200_000 if n % 3 else 2000) for n in range(20)}
     remote = boto(origin.endpoint, origin.keys())
@@ -134,7 +134,7 @@ def test_a_full_disk_lets_an_attached_bucket_through(start_forebay, small_disk):
     port = process.port
     assert ask(port, "PUT", "/bucket").status == 200
     assert ask(port, "PUT", "/bucket/kept", body(1, 3000)).status == 200
-    others = process.data_dir.parent / "somebody-elses"
+    others = process.data_dir.parent / "another-program"
     with open(others, "wb", buffering=0) as file:
         for piece in (1 << 20, 4096):
             with contextlib.suppress(OSError):
@@ -166,7 +166,7 @@ def test_a_body_that_cannot_fit_is_not_asked_for(start_forebay, small_disk):
 
 
 def test_doctor_says_what_fills_a_disk_unseen(start_forebay, small_disk):
-    """Listings do not show parts of uploads that nobody ended."""
+    """Listings do not show parts of unfinished uploads."""
     process = start_forebay(small_disk("size=160m"))
     assert ask(process.port, "PUT", "/bucket").status == 200
     upload = re.search(b"<UploadId>([^<]+)", ask(process.port, "POST", "/bucket/key?uploads").body)[1].decode()

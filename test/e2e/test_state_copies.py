@@ -63,7 +63,7 @@ def test_the_disk_with_the_state_is_lost(start_forebay, tmp_path):
 
 
 def test_two_histories_are_refused(start_forebay, tmp_path):
-    """Each of two disks went on without the other: nobody guesses which one is right."""
+    """Each of two disks went on without the other: the server does not guess which one is right."""
     a, b = tmp_path / "a", tmp_path / "b"
     b.mkdir()
     start_forebay("a", args=(str(b),)).end()

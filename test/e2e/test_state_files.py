@@ -109,6 +109,6 @@ def test_each_file_that_is_no_data(original, tmp_path):
                 shutil.copy2(folder / name, copy / name)
                 process, said = start(copy, tmp_path / "log")
                 assert process is not None, f"{name}, {damage}: put back, and still {said}"
-            # Keys of which the file is gone are made anew; a bit of a secret is another secret.
+            # Keys of which the file is gone are made again; a bit of a secret is another secret.
             has_everything(process, bodies, None if name.name == "credentials" else keys)
             shutil.rmtree(copy)

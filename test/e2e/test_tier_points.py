@@ -1,7 +1,7 @@
 """T2, D6, D7, V3, V8: a server that dies as by kill -9 at a fault point (src/rt/point.h) of a cold GET, a chunk, an eviction, a prefetch, a revalidation
 or a write through gives out no wrong byte afterwards, and no old version of what it acknowledged or has shown in a newer one.
 
-The remote's own ledger is the judge: what each key has held, in order. A test goes from point to point over one data folder: each life looks at all keys, does
+The remote's own ledger decides: what each key has held, in order. A test goes from point to point over one data folder: each life looks at all keys, does
 its work until it dies, and leaves what it was at to the next one. With POINTS_NTH=N (make soak) each of those of the disk below too, at the first to the Nth
 time that it is passed.
 """
@@ -122,7 +122,7 @@ class Book:
                 for _ in range(10 * PATIENCE):  # what comes by itself after a while: sweeps
                     time.sleep(0.1)
                     self.check()
-                raise AssertionError(f"nobody passed {point} {nth} times")
+                raise AssertionError(f"no code passed {point} {nth} times")
             except Died:
                 continue
 

@@ -1,6 +1,6 @@
 """Settings that are tried one by one elsewhere, many at once: drawn at random, under several clients, with a kill in the middle.
 
-Each client owns its keys, so it knows what each of them holds, and reads what nobody writes. TOGETHER=n: so many draws; SEED: other ones.
+Each client owns its keys, so it knows what each of them holds, and reads what no client writes. TOGETHER=n: so many draws; SEED: other ones.
 """
 
 import concurrent.futures
@@ -21,7 +21,7 @@ DRAWS = int(os.environ.get("TOGETHER", "6"))
 SEED = int(os.environ.get("SEED", "20261122"))
 CLIENTS = 4
 STEPS = 60  # of each client, before the kill and again behind it
-READ_ONLY = 40  # numbered objects that nobody writes, of each form
+READ_ONLY = 40  # numbered objects that no client writes, of each form
 SIZES = (0, 1, 500, 4_096, 16_384, 70_000, 300_000, 1_200_000)
 
 SETTINGS = {
@@ -70,7 +70,7 @@ class Client:
         self.connection.close()
 
     def ask(self, method, bucket, key="", wanted=(200,), **more):
-        """As clients do, it comes again when it is told that there is no room now."""
+        """As clients do, it retries when there is no room now."""
         patience = Patience(PATIENCE)
         while (reply := plain.ask(None, method, bucket, key, connection=self.connection, **more)).status == 503 and not patience.is_over():
             assert "retry-after" in reply.headers, reply

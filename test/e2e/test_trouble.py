@@ -82,7 +82,7 @@ def test_read_errors_are_counted_and_take_the_disk_out_at_the_limit(sick):
 def test_a_sync_that_fails_refuses_the_write_and_all_that_follow(sick):
     """D9: refused, never tried again on that file; what was acknowledged can be read, now and after the next start."""
     process, client, page = sick
-    page.break_(faults.SYNC)  # whoever syncs first: a log may be made ahead just now
+    page.break_(faults.SYNC)  # the first to sync: a log may be made ahead just now
     assert status_of(client.put_object, Key="lost", Body=SMALL) >= 500
     page.mend()
     assert disk_of(process)["state"] == "read-only" and "sync failed" in disk_of(process)["why"]
@@ -112,7 +112,7 @@ def test_a_folder_that_is_taken_away(sick):
 
 
 def test_an_index_cut_under_its_map_keeps_the_node(sick):
-    """SIGBUS: the disk goes, the process stays; the next start makes the index anew from the logs."""
+    """SIGBUS: the disk goes, the process stays; the next start rebuilds the index from the logs."""
     process, client, page = sick
     for i in range(300):
         client.put_object(Bucket="trouble", Key=f"k{i:03}", Body=b"x")

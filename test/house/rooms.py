@@ -35,7 +35,7 @@ EXCEPTIONS = {
     "cli/terminal.c": ({"sys/ioctl.h"}, "how wide a terminal is"),
     "cli/settings.c": ({"sys/stat.h"}, "who can read a file of secrets, before there is a loop"),
     "cli/serve.c": ({"sys/stat.h"}, "makes the data folder before there is a runtime"),
-    "cli/tls.c": ({"sys/stat.h"}, "umask: a private key is nobody else's from its first byte"),
+    "cli/tls.c": ({"sys/stat.h"}, "umask: a private key is private from its first byte"),
     "base/lock.h": ({"pthread.h"}, "the mutex with a rank; metrics stand above rt and need one"),
 }
 

@@ -1,4 +1,4 @@
-"""`make bench-guard` assesses: what it reads from callgrind is whose it is, and a row that became dearer is told whatever the libraries are."""
+"""`make bench-guard` assesses: what it reads from callgrind is whose it is, and a row that became dearer is reported whatever the libraries are."""
 
 import json
 import pathlib

@@ -1,4 +1,4 @@
-"""The arithmetic of tools/bench/tails.py: which moments are nobody's, what is thrown away for them and only for them."""
+"""The arithmetic of tools/bench/tails.py: which moments are no side's, what is thrown away for them and only for them."""
 
 import pathlib
 import random
@@ -22,7 +22,7 @@ US, MS = 1_000, 1_000_000
         ("the host had the core, with a wake-up of ours on top", 5 * MS, 10 * US, 0, 0, 0),
         ("a system call of the server kept the core", 5 * MS, 5 * MS, 0, 0, None),
         ("something above all others had the core", 5 * MS, 5 * MS, 5 * MS, 0, 5 * MS),
-        ("somebody else had the core, the watcher was served", 10 * US, 0, 2 * MS, 10 * US, 2 * MS),
+        ("another process had the core, the watcher was served", 10 * US, 0, 2 * MS, 10 * US, 2 * MS),
         ("the server waited for threads of its own", 10 * US, 0, 2 * MS, 1900 * US, None),
     ],
 )
@@ -55,7 +55,7 @@ def test_quantiles_of_buckets():
 
 
 def run_of(rng, stalls, server_sleeps, requests=14_000):
-    """[(due, answered)] of one server at 70 % of what it can, who sleeps 3 ms in `server_sleeps` of its requests; in `stalls` nobody is there."""
+    """[(due, answered)] of one server at 70 % of what it can, who sleeps 3 ms in `server_sleeps` of its requests; in `stalls` no side runs."""
     spans, free, over = [], 0, 0
     for n in range(requests):
         due = n * 100 * US

@@ -1,7 +1,7 @@
 """The ledger: a client outside that notes every request before it is sent and its outcome after.
 
 A request is *acknowledged* (2xx), *refused* (an answer that says that nothing was changed) or *unknown* (no answer,
-or one that does not say). After a fault settle() reads everything: what was acknowledged is there, whole, in its
+or one that does not say). After a fault resolve() reads everything: what was acknowledged is there, whole, in its
 last version; what was refused changed nothing; what is unknown is wholly there or wholly absent; the listing says
 the same. Each block of a body says key, write and offset, so that torn, old and swapped bytes show by themselves.
 """
@@ -108,7 +108,7 @@ class Ledger:
                 self.refused += outcome == "refused"
                 self.in_doubt += outcome == "unknown"
 
-    def settle(self, port):
+    def resolve(self, port):
         """Reads everything; then what is seen is what is known."""
         there = {}
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
