@@ -262,6 +262,19 @@ store_mark_state(struct store *d, bool holds, struct errbuf *eb)
                            holds ? 0 : SUPERBLOCK_NODE_STATE, eb);
 }
 
+void
+store_invariants(const struct store *d)
+{
+    segments_check(d);
+    wals_check(d);
+    puncher_check(d->puncher);
+    evictor_check(d->evictor);
+    if (d->compactor != NULL)
+        compactor_check(d->compactor);
+    if (d->health != NULL)
+        health_check(d->health);
+}
+
 /* ---- open ---- */
 
 struct store *

@@ -165,6 +165,7 @@ change_many(struct store *d, struct log_gap_life *f)
 
     for (unsigned i = 0; i < f->ops && !rt_cancelled(); i++) {
         change(d, f);
+        store_invariants(d);
         if (sim_random() % 40 == 0)
             DONE(rt_sleep_ms(sim_random() % 100));
         if (sim_random() % 100 == 0)

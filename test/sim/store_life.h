@@ -374,6 +374,7 @@ work(void *arg)
     enum err rc = ERR_OK;
 
     for (unsigned i = 0; rc == ERR_OK && i < f->ops; i++) {
+        store_invariants(f->disk);
         if (f->compacts > 0 && sim_random() % f->compacts == 0) {
             struct errbuf eb = {0};
 

@@ -66,6 +66,10 @@ struct store {
 struct store *store_new(const struct store_options *o, bool read_only);
 void store_free(struct store **dp); /* NULL is fine */
 
+/* store.c: asserts what holds between two switches of the owner loop, in all sub-rooms. The simulators call it after every
+ * operation. */
+void store_invariants(const struct store *d);
+
 /* Runs fn(arg) on the owner loop: directly when this is it. May switch. */
 enum err on_owner_loop(struct store *d, fiber_fn *fn, void *arg) MUST_CHECK;
 /* Is this fiber on the owner loop? For asserts. */

@@ -1,5 +1,6 @@
 #include "store/gc/compact.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/log.h"
@@ -32,6 +33,16 @@ is_busy(const struct compactor *k)
     return k->urgent == 0 && now_ms() - k->quiet_since_ms < QUIET_MS;
 }
 
+/* What holds between two switches. */
+void
+compactor_check(const struct compactor *k)
+{
+    assert(k->disk != NULL);
+    assert(k->disk->compactor == k);
+    assert(k->arena != NULL);
+    assert(k->batch != NULL);
+}
+
 enum compact_mood
 compact_mood(const struct compactor *k)
 {
@@ -59,6 +70,7 @@ compact_pace(struct compactor *k, uint64_t bytes)
         k->disk->o.compact_bytes_s != 0 ? k->disk->o.compact_bytes_s : RATE_DEFAULT;
     uint64_t ms;
 
+    assert(on_owner(k->disk));
     look_who_writes(k);
     if (k->urgent > 0 || space_is_full(k->disk->space)) {
         rt_yield();
@@ -80,6 +92,9 @@ compact_pace(struct compactor *k, uint64_t bytes)
 void
 compact_hold(struct store *d, struct segment *s, const char *why)
 {
+    assert(on_owner(d));
+    assert(why != NULL);
+    assert(s->disk == d);
     s->owner.held = true;
     LOG(LOG_WARN, "store.segment_held", "it is not compacted until the next start",
         L_TEXT("disk", rt_dir_path(d->root)), L_U64("segment", s->id),
@@ -96,11 +111,16 @@ compact_one(struct compactor *k, const struct compact_kind *kind, enum store_cla
     struct segment *s = NULL;
     enum err rc = kind->choose(k, class, &s, eb);
 
+    assert(class < STORE_CLASSES_);
+    assert(kind->choose != NULL);
+    assert(kind->compact != NULL);
     if (rc == ERR_NOT_FOUND || rc == ERR_BUSY) {
         *did = *did || rc == ERR_BUSY;
         return ERR_OK;
     }
     if (rc == ERR_OK) {
+        assert(s != NULL);
+        assert(s->class == class);
         *did = true;
         rc = kind->compact(k, &s, eb);
     }
@@ -115,6 +135,8 @@ round_of(struct compactor *k, bool *did, struct errbuf *eb)
     struct store *d = k->disk;
     enum err rc;
 
+    assert(on_owner(d));
+    store_invariants(d);
     *did = false;
     if (index_trust(d->index) !=
         STORE_INDEX_PROVEN) /* what it does not know of may live */
@@ -173,6 +195,8 @@ compactor_start(struct store *d, struct errbuf *eb)
     struct compactor *k = xcalloc(1, sizeof *k);
     enum err rc;
 
+    assert(on_owner(d));
+    assert(d->compactor == NULL);
     k->disk = d;
     rt_cond_init(&k->wake);
     rt_sem_init(&k->turn, 1);
@@ -229,6 +253,7 @@ compact_on_owner(void *arg)
     struct store_space before, now;
     bool did = true;
 
+    assert(k != NULL);
     store_space(a->disk, &before);
     a->rc = flush_wait(a->disk, a->eb);
     k->urgent++;
@@ -237,6 +262,7 @@ compact_on_owner(void *arg)
             a->rc = take_turn(k, &did, a->eb);
         store_space(a->disk, &now);
     } while (a->rc == ERR_OK && did && now.moved_bytes - before.moved_bytes <= 4 * used);
+    assert(k->urgent > 0);
     k->urgent--;
 }
 

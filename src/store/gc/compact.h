@@ -18,5 +18,6 @@
 struct compactor;
 
 enum err compactor_start(struct store *d, struct errbuf *eb) MUST_CHECK;
-void compactor_stop(struct store *d); /* within one batch. Switches. */
+void compactor_stop(struct store *d);            /* within one batch. Switches. */
+void compactor_check(const struct compactor *k); /* asserts what holds between switches */
 void compactor_free(struct compactor **cp);

@@ -37,6 +37,8 @@
 #define SURVEYS         4u /* a round */
 #define AGAIN_MS        60000u
 #define NEXT_TO_NOTHING 10u /* lives: a tenth of the file */
+static_assert(PIECE % BLOCK_BYTES == 0, "a piece is whole blocks");
+static_assert(BATCH_BYTES % STORE_ALIGN == 0, "bodies stand at multiples of STORE_ALIGN");
 /* Shares of dead bytes, in hundredths: of what the segment takes, as its bodies are punched. */
 static const unsigned shares[] = {
     [COMPACT_BUSY] = 25, [COMPACT_QUIET] = 10, [COMPACT_FULL] = 5};
@@ -95,6 +97,7 @@ load_behind(const struct segment *s, struct moving *x, struct errbuf *eb)
     enum err rc =
         read_span(s->file, from, HEAD_MAX, DEADLINE_NEVER, &x->behind, &skip, &have, eb);
 
+    assert(x->m.meta_behind);
     if (rc != ERR_OK)
         return rc;
     if (log_record_parse((struct span){x->behind->at + skip, have}, &x->sums, &need,
@@ -166,6 +169,8 @@ copy_body(struct body_pass *p, struct moving *x, struct errbuf *eb)
     enum err rc = log_record_meta(x->seen.meta_of != NULL ? x->seen.meta_of : &x->m,
                                   p->k->arena, false, &meta, eb);
 
+    assert(p->from->kind == SEGMENT_BODIES);
+    assert(p->count < BATCH);
     if (rc == ERR_OK)
         rc = body_reserve(d, p->from->class, &head, at.size, &x->to, eb);
     if (rc != ERR_OK)
@@ -190,6 +195,8 @@ sync_batch(struct body_pass *p, struct errbuf *eb)
 {
     enum err rc = ERR_OK;
 
+    assert(p->count > 0);
+    assert(p->count <= BATCH);
     for (uint32_t i = 0; rc == ERR_OK && i < p->count; i++) {
         struct body *to = &p->at[i].to;
 
@@ -253,6 +260,7 @@ write_records(struct body_pass *p, enum err rc, struct errbuf *eb)
 {
     bool begun[BATCH] = {false};
 
+    assert(p->count <= BATCH);
     for (uint32_t i = 0; rc == ERR_OK && i < p->count; i++) {
         struct moving *x = &p->at[i];
 
@@ -286,6 +294,7 @@ end_batch(struct body_pass *p, struct errbuf *eb)
 {
     enum err rc = sync_batch(p, eb);
 
+    assert(p->count > 0);
     POINT(COMPACT_COPIED);
     rc = write_records(p, rc, eb);
     for (uint32_t i = 0; i < p->count; i++)
@@ -305,6 +314,7 @@ has_room(struct store *d, enum store_class class, uint64_t size)
     const struct segment *s = d->segments->bodies[class];
     uint64_t span = body_span(size);
 
+    assert(class < STORE_CLASSES_);
     if (s != NULL && !s->doomed && s->owner.used + span + STORE_ALIGN <= s->owner.size)
         return true;
     return !space_is_tight(d->space) &&
@@ -318,6 +328,8 @@ take_place(struct body_pass *p, struct moving *x, struct errbuf *eb)
     struct store *d = p->k->disk;
     enum err rc = relocate_classify_body(d, &x->m, &x->seen, eb);
 
+    assert(p->count < BATCH);
+    assert(x == &p->at[p->count]);
     if (rc == ERR_OK && x->seen.what != RELOCATE_DROP &&
         (x->seen.what == RELOCATE_STUCK || !has_room(d, p->from->class, x->m.size))) {
         p->stuck = true;
@@ -355,6 +367,7 @@ source_of(const struct segment *s)
 static enum err
 write_out(struct body_pass *p, enum err rc, struct errbuf *eb)
 {
+    assert(p->count <= BATCH);
     if (rc == ERR_OK)
         return p->count > 0 ? end_batch(p, eb) : ERR_OK;
     for (uint32_t i = 0; i < p->count; i++) {
@@ -405,6 +418,9 @@ compact_segment(struct compactor *k, struct segment **sp, struct errbuf *eb)
     bool gone = false;
     enum err rc;
 
+    assert(on_owner(d));
+    assert(s->kind == SEGMENT_BODIES);
+    assert(s != d->segments->bodies[s->class]);
     p->k = k;
     p->from = s;
     rc = move_all(p, eb);
@@ -464,6 +480,7 @@ seems_worth(const struct compactor *k, const struct segment *s, bool *out,
     enum err rc = index_segment(k->disk->index, s->class, s->id, &seen, eb);
     uint64_t living = (uint64_t)MAX(seen.living, 0);
 
+    assert(s->kind == SEGMENT_BODIES);
     *out = false;
     if (rc != ERR_OK)
         return rc == ERR_NOT_FOUND ? ERR_OK : rc;

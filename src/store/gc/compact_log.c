@@ -39,6 +39,11 @@
 #define LOOKING       2u /* reading costs others so much less than moving */
 #define SURVEYS       4u /* a round */
 
+static_assert(BATCH <= BATCH_RECORDS,
+              "a batch of the compactor fits into a commit batch");
+static_assert(DEAD_FULL < DEAD_QUIET && DEAD_QUIET < DEAD_BUSY,
+              "the fuller, the eagerer");
+
 struct compact_batch {
     struct relocation relocation[BATCH];
     struct commit commits[BATCH];
@@ -70,6 +75,8 @@ last_batch(struct store *d, const struct segment *s)
 {
     uint64_t next = truncated_next_after(&d->wals->truncated, s->class, s->first_batch);
 
+    assert(s->kind == SEGMENT_LOG);
+    assert(s->first_batch > 0);
     LIST_EACH(&d->segments->of_class[s->class], n)
     {
         const struct segment *o = LIST_ENTRY(n, struct segment, owner.of_class);
@@ -87,6 +94,7 @@ last_batch(struct store *d, const struct segment *s)
 static bool
 is_oldest(struct store *d, const struct segment *s)
 {
+    assert(s->kind == SEGMENT_LOG);
     LIST_EACH(&d->segments->of_class[s->class], n)
     {
         const struct segment *o = LIST_ENTRY(n, struct segment, owner.of_class);
@@ -117,6 +125,7 @@ guess_dead(struct store *d, const struct segment *s, uint64_t *out, struct errbu
     uint64_t living, gone = 0;
     enum err rc = index_segment(d->index, s->class, s->id, &seen, eb);
 
+    assert(s->kind == SEGMENT_LOG);
     *out = 0;
     if (rc != ERR_OK && rc != ERR_NOT_FOUND)
         return rc;
@@ -141,6 +150,8 @@ end_batch(struct compactor *k, enum store_class class, struct pass *p, struct er
     struct compact_batch *b = k->batch;
     enum err rc = ERR_OK;
 
+    assert(k->batch->count <= BATCH);
+    assert(class < STORE_CLASSES_);
     for (uint32_t i = 0; i < b->count; i++)
         commit_start(k->disk, class, &b->commits[i]);
     for (uint32_t i = 0; i < b->count; i++) {
@@ -163,6 +174,7 @@ submit_one(struct compactor *k, enum store_class class, struct commit *c,
 {
     enum err rc;
 
+    assert(changed != NULL);
     commit_start(k->disk, class, c);
     rc = commit_wait(c, eb);
     if (rc != ERR_PRECONDITION)
@@ -205,6 +217,7 @@ compact_manifest(struct compactor *k, enum store_class class,
     size_t len = 0;
     enum err rc = read_log_record(d, &part->entry, true, &l, eb);
 
+    assert(part->what == RELOCATE_PART);
     if (rc != ERR_OK)
         return rc;
     whole.m = &l.m;
@@ -237,6 +250,7 @@ move_part(struct compactor *k, enum store_class class, const struct relocation *
     struct commit c;
     enum err rc = end_batch(k, class, p, eb);
 
+    assert(p->moves);
     if (rc == ERR_OK)
         rc = relocate_commit(part, k->arena, &key, &c, eb);
     if (rc == ERR_OK)
@@ -255,6 +269,8 @@ compact_move_record(struct compactor *k, enum store_class class,
     uint64_t bytes = relocate_bytes(seen->m);
     enum err rc;
 
+    assert(p->moves);
+    assert(k->batch->count <= BATCH);
     if (seen->what == RELOCATE_PART)
         return move_part(k, class, seen, p, eb);
     if (b->count == BATCH || (b->count > 0 && b->bytes + bytes > BATCH_BYTES)) {
@@ -283,6 +299,7 @@ compact_take_record(struct compactor *k, const struct segment *s,
     struct relocation seen;
     enum err rc = relocate_classify(k->disk, s->class, m, p->oldest, &seen, eb);
 
+    assert(s->kind == SEGMENT_LOG);
     if (rc != ERR_OK || seen.what == RELOCATE_DROP)
         return rc;
     if (seen.what == RELOCATE_STUCK) {
@@ -304,6 +321,7 @@ passes_cut(const struct store *d, const struct segment *s, struct wal_scan *scan
 {
     struct wal_scan_next_batch behind;
 
+    assert(s->kind == SEGMENT_LOG);
     if (s->class != STORE_CACHED ||
         log_gap_find(d, scan, UINT64_MAX, &behind) != LOG_GAP_LOST)
         return false;
@@ -327,6 +345,9 @@ walk(struct compactor *k, struct segment *s, struct pass *p, struct errbuf *eb)
     struct wal_scan scan;
     enum err rc = ERR_OK;
 
+    assert(s->kind == SEGMENT_LOG);
+    assert(k->batch->count == 0);
+    assert(s != k->disk->wals->of[s->class].now);
     wal_scan_begin(&scan, &source, STORE_ALIGN, s->first_batch, 0);
     while (rc == ERR_OK && !p->stuck && scan.batch <= last) {
         uint64_t from = scan.offset;
@@ -366,6 +387,7 @@ survey(struct compactor *k, struct segment *s, bool oldest, struct errbuf *eb)
     uint64_t deaths = k->disk->wals->deaths[s->class];
     enum err rc = index_segment(k->disk->index, s->class, s->id, &seen, eb);
 
+    assert(s->kind == SEGMENT_LOG);
     if (rc == ERR_OK || rc == ERR_NOT_FOUND)
         rc = walk(k, s, &p, eb);
     if (rc != ERR_OK)
@@ -394,6 +416,8 @@ retire(struct compactor *k, struct segment **sp, bool oldest, struct errbuf *eb)
     uint64_t mark = r->durable_mark; /* as the file says */
     enum err rc = ERR_OK;
 
+    assert(first <= last + 1);
+    assert(s != d->wals->of[class].now);
     if (!oldest)
         truncated_add(r, class, first, last);
     if (class == STORE_CACHED) /* what lived in it now depends on these batches */
@@ -427,6 +451,9 @@ compact_log(struct compactor *k, struct segment **sp, struct errbuf *eb)
     uint32_t id = s->id, changed = 1;
     enum err rc = ERR_OK;
 
+    assert(on_owner(d));
+    assert(s->kind == SEGMENT_LOG);
+    assert(s != d->wals->of[class].now);
     for (int i = 0; rc == ERR_OK && changed > 0 && i < PASSES; i++) {
         struct pass p = {.moves = true, .oldest = oldest};
 
@@ -513,6 +540,8 @@ choose(struct compactor *k, enum store_class class, struct segment **out,
     struct store *d = k->disk;
     unsigned share = shares[compact_mood(k)];
 
+    assert(on_owner(d));
+    assert(class < STORE_CLASSES_);
     if (class == STORE_CACHED) /* what is dead there takes room from what could be read */
         share = MIN(share, DEAD_QUIET);
 

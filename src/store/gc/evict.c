@@ -1,5 +1,6 @@
 #include "store/gc/evict.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/log.h"
@@ -65,7 +66,18 @@ missing(const struct evictor *e)
     uint64_t over = e->living - MIN(e->living, e->o->target);
     uint64_t goal = MAX(over, e->o->want);
 
+    assert(e->o != NULL);
     return goal - MIN(goal, e->freed + e->pending);
+}
+
+/* What holds between two switches. */
+void
+evictor_check(const struct evictor *e)
+{
+    assert(e->count <= BATCH);
+    assert(e->listed <= e->room);
+    assert((e->list != NULL) == (e->room > 0));
+    assert(e->count > 0 || e->pending == 0);
 }
 
 struct evictor *
@@ -97,6 +109,8 @@ on_segment(void *arg, enum store_class class, uint32_t segment,
 {
     struct evictor *e = arg;
 
+    assert(seen != NULL);
+    assert(e->listed <= e->room);
     if (class != STORE_CACHED || seen->living <= 0)
         return;
     if (e->listed == e->room) {
@@ -136,6 +150,8 @@ list_segments(struct store *d, struct evictor *e, struct errbuf *eb)
 {
     enum err rc;
 
+    assert(on_owner(d));
+    assert(e->count == 0);
     e->listed = 0;
     e->living = 0;
     rc = index_segments(d->index, on_segment, e, eb);
@@ -157,6 +173,9 @@ end_batch(struct store *d, struct evictor *e, struct errbuf *eb)
 {
     enum err rc = ERR_OK;
 
+    assert(on_owner(d));
+    assert(e->count <= BATCH);
+    assert(e->out != NULL);
     for (uint32_t i = 0; i < e->count; i++)
         commit_start(d, STORE_CACHED, &e->commits[i]);
     for (uint32_t i = 0; i < e->count; i++) {
@@ -207,6 +226,8 @@ take_object(struct store *d, struct evictor *e, const struct log_record *m,
         e->out->kept++;
         return ERR_OK;
     }
+    assert(e->count < BATCH);
+    assert(m->key.len <= STORE_KEY_MAX);
     i = e->count++;
     memcpy(e->names[i], m->key.at, m->key.len);
     e->keys[i] =
@@ -259,6 +280,8 @@ walk_log(struct store *d, struct evictor *e, struct segment *s, struct errbuf *e
     enum scanned got = SCAN_BATCH;
     enum err rc = ERR_OK;
 
+    assert(s->kind == SEGMENT_LOG);
+    assert(s->class == STORE_CACHED);
     wal_scan_begin(&scan, &source, STORE_ALIGN, s->first_batch, 0);
     while (rc == ERR_OK && scan.offset < s->owner.used) {
         got = wal_scan_next(&scan, eb);
@@ -287,6 +310,7 @@ walk_one(struct store *d, struct evictor *e, struct errbuf *eb)
     struct log_record head;
     enum err rc;
 
+    assert(e->segment > 0);
     segment_name(SEGMENT_ONE, e->segment, name);
     rc = rt_open(d->dir[STORE_CACHED], name, 0, 0, &source.file, eb);
     if (rc == ERR_OK)
@@ -309,6 +333,9 @@ evict_segment(struct store *d, struct evictor *e, const struct candidate *c,
     uint64_t before = e->freed;
     enum err rc;
 
+    assert(on_owner(d));
+    assert(c->segment > 0);
+    assert(e->count == 0);
     POINT(EVICT_CHOSEN);
     e->segment = c->segment;
     e->access_freq = c->access_freq;
@@ -368,6 +395,9 @@ evict_round(struct store *d, struct evictor *e, struct errbuf *eb)
     enum err rc = ERR_OK;
     uint32_t next = 0;
 
+    assert(on_owner(d));
+    assert(e->o != NULL);
+    assert(e->out != NULL);
     if (tight) /* as of now, not of the last flush */
         rc = flush_wait(d, eb);
     if (rc == ERR_OK)
@@ -424,6 +454,8 @@ store_evict(struct store *d, const struct store_evict_options *o,
     struct evict_job j = {.disk = d, .o = o, .out = out, .eb = eb, .rc = ERR_CANCELLED};
     enum err rc;
 
+    assert(o != NULL);
+    assert(out != NULL);
     *out = (struct store_evicted){0};
     rc = on_owner_loop(d, evict_on_owner, &j);
     return rc == ERR_OK ? j.rc : rc;

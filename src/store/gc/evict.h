@@ -14,5 +14,6 @@
 #include "store/core/core.h"
 
 struct evictor;
+void evictor_check(const struct evictor *e); /* asserts what holds between switches */
 struct evictor *evictor_new(void);
 void evictor_free(struct evictor **ep); /* NULL is fine */

@@ -1,5 +1,6 @@
 #include "store/gc/punch.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/log.h"
@@ -28,11 +29,26 @@ struct puncher {
     uint32_t count, room;
 };
 
+/* What holds between two switches. */
+void
+puncher_check(const struct puncher *p)
+{
+    assert(p->disk != NULL);
+    assert(p->count <= p->room);
+    assert(p->count <= WAITING_MAX);
+    assert((p->waiting != NULL) == (p->room > 0));
+    for (uint32_t i = 0; i < p->count; i++) {
+        assert(p->waiting[i].class < STORE_CLASSES_);
+        assert(p->waiting[i].segment > 0);
+    }
+}
+
 struct puncher *
 puncher_new(struct store *d)
 {
     struct puncher *p = xcalloc(1, sizeof *p);
 
+    assert(d != NULL);
     p->disk = d;
     return p;
 }
@@ -50,6 +66,8 @@ puncher_free(struct puncher **pp)
 void
 puncher_add(struct puncher *p, const struct garbage *garbage, uint32_t count)
 {
+    assert(count == 0 || garbage != NULL);
+    assert(p->count <= WAITING_MAX);
     count = MIN(count, WAITING_MAX - p->count);
     if (p->count + count > p->room) {
         p->room = MAX(p->count + count, 2 * p->room);
@@ -71,6 +89,8 @@ puncher_given_out(struct puncher *p, uint32_t segment, uint64_t from)
 {
     uint32_t kept = 0;
 
+    assert(segment > 0);
+    assert(from >= STORE_ALIGN);
     for (uint32_t i = 0; i < p->count; i++) {
         if (p->waiting[i].segment != segment || p->waiting[i].offset < from)
             p->waiting[kept++] = p->waiting[i];
@@ -89,6 +109,9 @@ unlink_one(struct store *d, const struct garbage *dead, bool *busy, struct errbu
     uint64_t size = 0;
     enum err rc = index_segment(d->index, dead->class, dead->segment, &seen, eb);
 
+    assert(on_owner(d));
+    assert(dead->segment > 0);
+    assert(dead->class < STORE_CLASSES_);
     if ((rc != ERR_OK && rc != ERR_NOT_FOUND) || seen.living > 0)
         return rc;
     rc = readings_ask(d, &place, 1);
@@ -130,6 +153,8 @@ bury(struct store *d, struct segment *s, uint64_t offset,
     enum err rc = ERR_OK;
     enum scanned got = place_scan(&source, offset, &m, &buf, &next, eb);
 
+    assert(on_owner(d));
+    assert(s->kind == SEGMENT_BODIES);
     *out = (struct dead_range){0};
     if (got == SCAN_ERROR)
         return ERR_IO;
@@ -156,6 +181,7 @@ drop_empty(struct dead_range *ranges, uint32_t *count)
 {
     uint32_t n = 0;
 
+    assert(*count <= BATCH);
     for (uint32_t i = 0; i < *count; i++) {
         if (ranges[i].span > 0)
             ranges[n++] = ranges[i];
@@ -173,6 +199,7 @@ punch_holes(struct store *d, struct segment *s, struct dead_range *ranges, uint3
     drop_empty(ranges, &count);
     if (count == 0)
         return ERR_OK;
+    assert(count <= BATCH);
     rc = rt_sync(s->file, eb);
     if (rc != ERR_OK) {
         s->doomed = true;
@@ -182,6 +209,8 @@ punch_holes(struct store *d, struct segment *s, struct dead_range *ranges, uint3
         uint64_t bytes = ranges[i].span - BODY_HEAD;
         uint64_t counted = MIN(bytes, s->owner.counted);
 
+        assert(ranges[i].span > BODY_HEAD);
+        assert(counted <= s->owner.counted);
         if (index_is_bad(d->index)) /* found since the round began */
             break;
         POINT(PUNCH_BEFORE);
@@ -203,6 +232,8 @@ punch_if_empty(struct store *d, struct segment *s, bool *gone, struct errbuf *eb
     struct index_segment seen = {0};
     enum err rc;
 
+    assert(on_owner(d));
+    assert(s->kind == SEGMENT_BODIES);
     *gone = false;
     if (s == d->segments->bodies[s->class] || s->owner.open_places > 0 ||
         (d->wals->damaged && s->class == STORE_NATIVE))
@@ -248,6 +279,9 @@ punch_some(struct puncher *p, struct segment *s, const struct garbage *dead,
     struct dead_range ranges[BATCH];
     enum err rc = ERR_OK;
 
+    assert(count > 0);
+    assert(count <= BATCH);
+    assert(s->kind == SEGMENT_BODIES);
     for (uint32_t i = 0; i < count; i++)
         asked[i] = (struct reading_place){dead[i].segment, dead[i].offset, false};
     if (readings_ask(d, asked, count) != ERR_OK) {
@@ -273,6 +307,7 @@ try_segment(struct puncher *p, const struct garbage *dead, uint32_t count,
     bool busy = false, gone = false;
     enum err rc = ERR_OK;
 
+    assert(count > 0);
     if (s == NULL) {
         rc = unlink_one(d, dead, &busy, eb);
         if (busy)
@@ -329,6 +364,9 @@ sweep(struct puncher *p, struct segment *s, struct errbuf *eb)
     enum scanned got = SCAN_BATCH;
     enum err rc = ERR_OK;
 
+    assert(s->kind == SEGMENT_BODIES);
+    assert(s->owner.swept);
+    assert(s != p->disk->segments->bodies[s->class]);
     while (rc == ERR_OK) {
         struct iobuf *buf;
         struct log_record m;
@@ -400,6 +438,10 @@ puncher_round(struct puncher *p, bool *more, struct errbuf *eb)
 {
     enum err rc = try_waiting(p, eb);
 
+    assert(on_owner(p->disk));
     *more = false;
-    return rc == ERR_OK ? sweep_one(p, more, eb) : rc;
+    if (rc == ERR_OK)
+        rc = sweep_one(p, more, eb);
+    puncher_check(p);
+    return rc;
 }

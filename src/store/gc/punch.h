@@ -15,6 +15,7 @@ struct garbage;
 struct segment;
 
 struct puncher;
+void puncher_check(const struct puncher *p); /* asserts what holds between switches */
 struct puncher *puncher_new(struct store *d);
 void puncher_free(struct puncher **pp); /* NULL is fine */
 

@@ -1,5 +1,7 @@
 #include "store/gc/relocate.h"
 
+#include <assert.h>
+
 #include "store/core/core.h"
 #include "store/index/entry.h"
 #include "store/index/find.h"
@@ -60,6 +62,7 @@ find_older_owner(struct store *d, uint64_t bucket, struct span key, uint32_t seg
     bool more = true, has = false;
     enum err rc = ERR_OK;
 
+    assert(segment > 0);
     while (rc == ERR_OK && more && !has) {
         struct entry *entries;
         uint32_t count;
@@ -85,6 +88,8 @@ relocate_find_owner(struct store *d, uint64_t bucket, struct span key, uint32_t 
     bool has;
     enum err rc = find_object(d->memtable, d->index, bucket, key, true, out, eb);
 
+    assert(segment > 0);
+    assert(key.len > 0);
     if (rc != ERR_OK)
         return rc;
     rc = manifest_has_part(d, out, segment, offset, &has, eb);
@@ -103,6 +108,7 @@ relocate_body_is_live(struct store *d, const struct log_record *m, bool *out,
     struct entry entry;
     enum err rc;
 
+    assert(m->segment > 0);
     *out = m->kind == LOG_RECORD_BODY;
     if (!*out ||
         (prepared_count(d->prepared) > 0 &&
@@ -152,6 +158,7 @@ classify_prepared(struct store *d, const struct log_record *m, struct relocation
     struct prepared_entry p;
     enum err rc = find_prepared(d->memtable, d->index, &m->content, key, &p, eb);
 
+    assert(out->m == m);
     if (rc == ERR_OK && m->kind == LOG_RECORD_PREPARE && entry_is_at(&p.entry, &at)) {
         out->what = RELOCATE_KEEP;
         out->by = RELOCATE_BY_PREPARED;
@@ -166,6 +173,7 @@ classify_body(struct store *d, const struct log_record *m, struct relocation *ou
     struct place at = record_place_of(m);
     enum err rc;
 
+    assert(out->m == m);
     if (prepared_has(d->prepared, &m->content))
         return classify_prepared(d, m, out, eb);
     rc = find_content(d->memtable, d->index, m->bucket, m->key, &m->content, &out->entry,
@@ -197,6 +205,7 @@ classify_manifest(struct store *d, const struct log_record *m, bool oldest,
     bool open;
     enum err rc;
 
+    assert(out->m == m);
     if (prepared_has(d->prepared, &m->content))
         return classify_prepared(d, m, out, eb);
     rc = find_content(d->memtable, d->index, m->bucket, m->key, &m->content, &out->entry,
@@ -220,6 +229,7 @@ classify_owned_part(struct store *d, const struct log_record *m, struct relocati
 {
     enum err rc;
 
+    assert(m->part > 0);
     if (m->place.segment != 0)
         return ERR_OK; /* the manifest says where it is, nobody needs the record */
     if (prepared_has_upload(d->prepared, &m->upload))
@@ -240,6 +250,8 @@ classify_part(struct store *d, const struct log_record *m, struct relocation *ou
     bool open;
     enum err rc = upload_is_open(d, m, &open, eb);
 
+    assert(m->kind == LOG_RECORD_PART);
+    assert(m->part > 0);
     if (rc != ERR_OK)
         return rc;
     if (!open)
@@ -266,6 +278,7 @@ classify_upload_begin(struct store *d, const struct log_record *m, struct reloca
     enum err rc =
         find_upload(d->memtable, d->index, m->bucket, m->key, &m->upload, &u, eb);
 
+    assert(m->kind == LOG_RECORD_UPLOAD_BEGIN);
     if (rc == ERR_OK && u.segment == m->segment && u.offset == m->offset) {
         out->what = RELOCATE_KEEP;
         out->by = RELOCATE_BY_UPLOAD;
@@ -331,6 +344,7 @@ classify_meta(struct store *d, const struct log_record *m, struct relocation *ou
 {
     enum err rc = find_born(d, m, &m->born, &out->entry, eb);
 
+    assert(m->kind == LOG_RECORD_META);
     if (rc == ERR_OK && (out->entry.flags & ENTRY_META_APART) != 0 &&
         out->entry.place.meta_segment == m->segment &&
         out->entry.place.meta_offset == m->offset) {
@@ -390,6 +404,7 @@ classify_delete(struct store *d, enum store_class class, const struct log_record
     struct version born;
     enum err rc = record_entry(m, class, &said, eb);
 
+    assert(m->kind == LOG_RECORD_DELETE || m->kind == LOG_RECORD_TOMBSTONE);
     if (rc != ERR_OK)
         return rc;
     born = entry_born(&said);
@@ -413,6 +428,7 @@ classify_in_doubt(struct store *d, const struct log_record *m, struct relocation
     enum err rc =
         find_object(d->memtable, d->index, m->bucket, m->key, true, &out->entry, eb);
 
+    assert(m->kind == LOG_RECORD_IN_DOUBT);
     if (rc == ERR_OK && (out->entry.flags & ENTRY_IN_DOUBT) != 0) {
         out->what = RELOCATE_KEEP;
         out->by = RELOCATE_BY_KEY;
@@ -424,6 +440,8 @@ enum err
 relocate_classify(struct store *d, enum store_class class, const struct log_record *m,
                   bool oldest, struct relocation *out, struct errbuf *eb)
 {
+    assert(on_owner(d));
+    assert(class < STORE_CLASSES_);
     *out = (struct relocation){.what = RELOCATE_DROP, .m = m};
     switch ((unsigned)m->kind) {
     case LOG_RECORD_PUT:
@@ -505,6 +523,7 @@ relocate_classify_body(struct store *d, const struct log_record *m,
 {
     const struct log_record *meta_of = out->meta_of;
 
+    assert(on_owner(d));
     *out = (struct relocation){.what = RELOCATE_DROP, .m = m, .meta_of = meta_of};
     if (m->kind != LOG_RECORD_BODY)
         return ERR_OK;
@@ -518,5 +537,6 @@ relocate_classify_body(struct store *d, const struct log_record *m,
 struct place
 relocate_old_place(const struct relocation *c)
 {
+    assert(c->m != NULL);
     return record_place_of(c->m);
 }

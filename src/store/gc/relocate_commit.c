@@ -1,5 +1,7 @@
 /* relocate_commit: the record that takes the place of one which is moved, and whether it may still be written. */
 
+#include <assert.h>
+
 #include "store/core/core.h"
 #include "store/gc/relocate.h"
 #include "store/record/format.h"
@@ -56,6 +58,7 @@ commit_as_relocation(const struct relocation *from, struct object_meta *meta,
 static void
 commit_as_delete(const struct entry *entry, struct object_meta *meta, struct commit *c)
 {
+    assert((entry->flags & ENTRY_TOMBSTONE) != 0);
     c->kind = (entry->flags & ENTRY_KEPT) != 0 ? LOG_RECORD_TOMBSTONE : LOG_RECORD_DELETE;
     c->version = entry->version;
     c->born = entry->born;
@@ -89,6 +92,9 @@ relocate_commit(const struct relocation *from, struct arena *a, struct store_key
     enum err rc =
         log_record_meta(from->meta_of != NULL ? from->meta_of : m, a, false, meta, eb);
 
+    assert(m != NULL);
+    assert(from->what != RELOCATE_DROP);
+    assert(from->what != RELOCATE_STUCK);
     if (rc != ERR_OK)
         return rc;
     *key = (struct store_key){
@@ -242,6 +248,7 @@ still_open_upload(struct changes *changes, struct commit *c, uint32_t written)
 static enum verdict
 relocate_still_holds(struct changes *changes, struct commit *c, uint32_t written)
 {
+    assert(c->relocation != NULL);
     switch (c->relocation->by) {
     case RELOCATE_BY_NOTHING:
         return VERDICT_WRITE;

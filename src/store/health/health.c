@@ -1,5 +1,6 @@
 #include "store/health/health.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,6 +45,9 @@ health_move(struct health *h, enum store_state to, const char *why, int error)
     unsigned from = atomic_load(&h->state);
     char what[64], said[sizeof h->why];
 
+    assert(to > STORE_OK);
+    assert(to <= STORE_FAILED);
+    assert(why != NULL);
     do {
         if (from >= (unsigned)to)
             return false;
@@ -73,6 +77,7 @@ health_refuse(const struct health *h, bool write, struct errbuf *eb)
 {
     struct store_health now;
 
+    assert(h != NULL);
     health_read(h, &now);
     if (now.state == STORE_FAILED)
         return err_set(eb, ERR_IO, "disk \"%s\" has left: %s", h->path, now.why);
@@ -124,6 +129,8 @@ count_error(struct health *h, enum rt_io kind)
         [RT_IO_NAME] = offsetof(struct health, name_errors),
     };
 
+    assert(kind < RT_IOS_);
+    assert(counters[kind] > 0);
     atomic_fetch_add_explicit((_Atomic uint64_t *)(void *)((char *)h + counters[kind]), 1,
                               memory_order_relaxed);
     atomic_fetch_add_explicit(&h->unanswered, 1, memory_order_relaxed);
@@ -135,6 +142,7 @@ is_new_place(struct health *h, uint64_t where)
 {
     _Atomic uint64_t *seen = &h->places[where % ERROR_PLACES];
 
+    assert(h != NULL);
     return atomic_exchange_explicit(seen, where, memory_order_relaxed) != where;
 }
 
@@ -143,6 +151,7 @@ on_error(struct health *h, const struct rt_io_done *d)
 {
     uint64_t recent;
 
+    assert(d->error != 0);
     count_error(h, d->kind);
     recent = atomic_load(&h->recent_errors);
     if (is_new_place(h, d->where))
@@ -165,6 +174,7 @@ on_success(struct health *h, const struct rt_io_done *d)
     struct meter *m;
     uint64_t usual;
 
+    assert(d->error == 0);
     if (d->kind == RT_IO_READ)
         which = d->len <= SMALL_BYTES ? SMALL_READS : LARGE_READS;
     else if (d->kind == RT_IO_WRITE)
@@ -187,6 +197,7 @@ on_success(struct health *h, const struct rt_io_done *d)
 static void
 on_io(struct rt_observer *o, const struct rt_io_done *d)
 {
+    assert(d->kind < RT_IOS_);
     if (d->error == 0)
         on_success(of_observer(o), d);
     else if (!is_innocent(d))
@@ -258,6 +269,8 @@ health_new(const char *path, const struct store_limits *limits)
 {
     struct health *h = aligned_alloc(64, align_up(sizeof *h, 64));
 
+    assert(path != NULL);
+    assert(limits != NULL);
     if (h == NULL)
         abort();
     memset(h, 0, sizeof *h);

@@ -62,7 +62,10 @@ health_may_write(const struct health *h, struct errbuf *eb)
                : ERR_OK;
 }
 
-/* ---- telling: any thread, NULL is fine ---- */
+void health_check(
+    const struct health *h); /* asserts what holds between ticks; owner loop */
+
+/* ---- reporting: any thread, NULL is fine ---- */
 void health_corrupt_block(struct health *h); /* a sum is wrong */
 void health_log_failed(struct health *h, const char *class);
 void health_index_fault(struct health *h); /* a fault in reading its map */

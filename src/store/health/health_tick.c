@@ -1,4 +1,5 @@
 /* The tick of a disk's health: is it slow, does it answer, is it still there? Home. */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -15,8 +16,21 @@
 #define FINE_TICKS    10u
 #define LEARN_TICKS   5u
 
+static_assert(SLOW_TICKS > 0 && FINE_TICKS > 0, "ticks are counted up to them");
 static const char *const meter_names[METERS] = {"small reads", "large reads",
                                                 "small writes", "large writes", "syncs"};
+
+/* What holds between two ticks. */
+void
+health_check(const struct health *h)
+{
+    assert(h->owner.probes_failed <= PROBES_FAILED);
+    assert(h->owner.slow_ticks == 0 || h->owner.fine_ticks == 0);
+    assert(atomic_load(&h->state) <= STORE_FAILED);
+    assert(h->limits.tick_ms > 0);
+    for (unsigned i = 0; i < METERS; i++)
+        assert(h->meters[i].owner.count <= atomic_load(&h->meters[i].count));
+}
 
 /* ---- slowness ---- */
 
@@ -29,6 +43,7 @@ judge_meter(struct health *h, struct meter *m, bool *used)
     uint64_t usual = atomic_load(&m->usual_ns), mean, mean_share, part;
     bool slow;
 
+    assert(h->limits.slow_factor > 0);
     if (n == 0)
         return false;
     *used = true;
@@ -56,6 +71,7 @@ judge_meter(struct health *h, struct meter *m, bool *used)
 static void
 judge_slowness(struct health *h)
 {
+    assert(h->limits.tick_ms > 0);
     if (atomic_load(&h->state) == STORE_SLOW && h->limits.slow_leave_ms > 0 &&
         ++h->owner.slow_for > h->limits.slow_leave_ms / h->limits.tick_ms)
         (void)health_move(h, STORE_FAILED, "it has been slow for too long", 0);
@@ -116,6 +132,7 @@ probe(void *arg)
     struct errbuf eb = {0};
     enum err rc = look(h, &s, &eb);
 
+    assert(h->owner.probing);
     if (rc == ERR_NOT_FOUND)
         (void)health_move(h, STORE_FAILED, "its folder is gone", 0);
     else if (rc == ERR_OK && memcmp(s.disk_id, h->owner.disk_id, sizeof s.disk_id) != 0)
@@ -133,6 +150,7 @@ start_probe(struct health *h, uint64_t now_ns)
 {
     bool errors = atomic_exchange(&h->unanswered, 0) > 0;
 
+    assert(now_ns >= h->owner.probed_ns);
     if (h->owner.probing ||
         (!errors && now_ns - h->owner.probed_ns < PROBE_MS * UINT64_C(1000000)))
         return;
@@ -162,6 +180,7 @@ tick(struct health *h)
 {
     uint64_t now_ns = rt_now_ns();
 
+    health_check(h);
     if (now_ns - h->owner.window_ns > h->limits.error_window_ms * 1000000) {
         h->owner.window_ns = now_ns;
         atomic_store(&h->recent_errors, 0);
@@ -200,6 +219,7 @@ health_start(struct health *h, const uint8_t disk_id[16], struct errbuf *eb)
 {
     enum err rc;
 
+    assert(disk_id != NULL);
     memcpy(h->owner.disk_id, disk_id, sizeof h->owner.disk_id);
     h->owner.window_ns = h->owner.probed_ns = rt_now_ns();
     rc = rt_daemon_start(&h->owner.daemon, run, h);

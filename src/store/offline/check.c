@@ -1,5 +1,6 @@
 #include "store/offline/check.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -31,6 +32,8 @@ check_report(struct check *k, bool fault, const char *fmt, ...)
     char text[512];
     va_list ap;
 
+    assert(k->result != NULL);
+    assert(k->say != NULL);
     if (++*count > CHECK_SENTENCES_MAX)
         return;
     va_start(ap, fmt);
@@ -66,6 +69,8 @@ make_scratch(struct check *k, const char *where, struct errbuf *eb)
     char hex[17];
     enum err rc = rt_dir_open(where, &k->scratch_parent, eb);
 
+    assert(k->scratch == NULL);
+    assert(k->disk->read_only);
     if (rc != ERR_OK)
         return rc;
     rt_random(random, sizeof random);
@@ -165,6 +170,7 @@ check_open(struct check *k, const char *path, const char *scratch, struct errbuf
 {
     enum err rc = check_files(k, path, eb);
 
+    assert(k->disk->read_only);
     return rc == ERR_OK ? make_scratch(k, scratch, eb) : rc;
 }
 
@@ -173,6 +179,7 @@ check_run(struct check *k, const char *path, const char *scratch, struct errbuf 
 {
     enum err rc = check_open(k, path, scratch, eb);
 
+    assert(k->disk->read_only);
     if (rc == ERR_OK)
         rc = open_real(k, eb);
     if (rc == ERR_OK && k->real != NULL)

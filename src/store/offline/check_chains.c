@@ -63,6 +63,7 @@ write_head(struct chain_repair *x, struct log_record *m, struct errbuf *eb)
     struct buf head;
     enum err rc;
 
+    assert(m->offset % STORE_ALIGN == 0);
     buf_init(&head, HEAD_MAX);
     log_record_encode(m, 0, &head);
     if (m->kind == LOG_RECORD_BODY &&
@@ -100,6 +101,7 @@ repair_body(struct chain_repair *x, const struct named *n, struct errbuf *eb)
     struct loaded l;
     enum err rc = read_log_record(x->disk, &entry, false, &l, eb);
 
+    assert(n->span >= BODY_HEAD);
     if (rc == ERR_OK)
         rc = log_record_meta(&l.m, a, true, &meta, eb);
     if (rc == ERR_OK) {
@@ -138,6 +140,7 @@ repair_gap(struct chain_repair *x, const struct scan_source *source, uint64_t at
                               .epoch = x->disk->epoch};
     enum scanned got = SCAN_END;
 
+    assert(at % STORE_ALIGN == 0);
     for (*next = at + STORE_ALIGN; *next + BODY_HEAD <= x->size; *next += STORE_ALIGN) {
         struct iobuf *b;
         struct log_record m;
@@ -203,6 +206,8 @@ check_repair_chain(struct store *d, enum store_class class, uint32_t segment,
     char name[SEGMENT_NAME_ROOM];
     enum err rc = ERR_OK;
 
+    assert(!d->read_only);
+    assert(class < STORE_CLASSES_);
     *repaired = 0;
     if (s != NULL) {
         x.file = s->file;

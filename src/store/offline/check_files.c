@@ -1,4 +1,5 @@
 /* The check's first look: superblock, folders, headers of segments, chains of bodies. */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -97,6 +98,8 @@ check_chain(struct check *k, struct segment *s)
     struct iobuf *buf;
     struct log_record m;
 
+    assert(s->kind == SEGMENT_BODIES);
+    assert(s->class == STORE_NATIVE);
     while (place_scan(&source, at, &m, &buf, &next, &eb) == SCAN_BATCH) {
         iobuf_drop(&buf);
         at = next;
@@ -181,6 +184,7 @@ check_segments(struct check *k, enum store_class class, struct errbuf *eb)
     enum err rc = segment_list_read(&l, k->disk->dir[class], on_other, &f, eb);
     uint32_t headless = 0;
 
+    assert(class < STORE_CLASSES_);
     for (uint32_t i = 0; rc == ERR_OK && i < l.count; i++) {
         struct segment *s = NULL;
         struct errbuf why = {0};

@@ -11,6 +11,7 @@
 #include "store/store_entry.h"
 #include "store/wal/truncated.h"
 #include "store/wal/wal.h"
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -42,6 +43,7 @@ side_look(struct side *s, const struct coded_entry **out, struct errbuf *eb)
 {
     enum err rc = ERR_OK;
 
+    assert(s->at <= s->page.count);
     *out = NULL;
     if (s->at == s->page.count && (!s->began || s->page.more)) {
         if (s->began) {
@@ -80,6 +82,7 @@ tell(struct check *k, const struct coded_entry *ours, const struct coded_entry *
         [TABLE_VERSIONS] = "entry of an older version"};
     char text[CHECK_KEY_TEXT];
 
+    assert(ours != NULL || real != NULL);
     k->repair.index = true;
     if (c < 0)
         check_fault(k, "the index lacks the %s of %s", what[ours->table],
@@ -194,6 +197,7 @@ start_dropped(struct check *k, const struct coded_entry *a, const struct coded_e
     struct entry entry;
     bool there;
 
+    assert(k->dropped_count <= k->dropped_room);
     if ((b != NULL && (a->table != TABLE_OBJECTS || !entry_is_tombstone(b->value))) ||
         !cached_entry(a, &entry) ||
         replay_row_is_intact(k->disk, &entry, &there, &eb) != ERR_OK || there)
@@ -211,6 +215,8 @@ static bool
 agree(struct check *k, const struct coded_entry *a, const struct coded_entry *b, int c,
       enum table table)
 {
+    assert(a != NULL || b != NULL);
+    assert(table < TABLES_);
     if (is_unknown(k, c < 0 ? a : b))
         return true;
     if (c < 0)
@@ -316,6 +322,7 @@ check_index(struct check *k, struct errbuf *eb)
 {
     enum err rc = compare_all(k, eb);
 
+    assert(k->real != NULL);
     if (k->dropped_count > 0)
         qsort(k->dropped, k->dropped_count, sizeof *k->dropped, by_content);
     return rc;

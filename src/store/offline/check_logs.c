@@ -29,6 +29,8 @@ report_damage(struct check *k, const struct replay_seen *seen)
 {
     const struct wal_scan *scan = seen->scan;
 
+    assert(seen->event == REPLAY_DAMAGE);
+    assert(seen->next != NULL);
     check_report(k, !seen->whole,
                  "%s/log-%06" PRIu32 ".tar at %" PRIu64 ": commit batch %" PRIu64
                  " is damaged (%s); the next good one is at %" PRIu64 "%s",
@@ -47,6 +49,7 @@ report_end(struct check *k, const struct replay_seen *seen)
     const struct wal_scan *scan = seen->scan;
     uint64_t covered = k->checkpoint.log[seen->class].batch;
 
+    assert(seen->event == REPLAY_END);
     if (scan->batch <= covered)
         check_fault(k,
                     "the %s log ends before commit batch %" PRIu64

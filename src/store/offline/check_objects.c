@@ -9,6 +9,7 @@
 #include "store/store_entry.h"
 #include "store/store_read.h"
 #include "store/wal/change.h"
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -62,6 +63,8 @@ note_lost(struct check *k, const struct store_key *key, const struct entry *entr
 {
     struct check_repair *r = &k->repair;
 
+    assert(r->lost_count <= r->lost_room);
+    assert(r->lost_count <= CHECK_LOST_MAX);
     if (r->lost_count == CHECK_LOST_MAX)
         return;
     if (r->lost_count == r->lost_room) {
@@ -107,6 +110,7 @@ check_body(struct check *k, const struct store_key *key, const struct entry *ent
     char text[CHECK_KEY_TEXT];
     enum err rc = ERR_OK;
 
+    assert(what != NULL);
     check_in_chain(k, entry);
     if (with_meta)
         rc = store_meta(k->disk, key, entry, a, &meta, &why);

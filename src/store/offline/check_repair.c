@@ -12,6 +12,7 @@
 #include "store/store_options.h"
 #include "store/store_rescue.h"
 #include "store/store_write.h"
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -114,6 +115,7 @@ repair_header(struct repairing *r, struct store *d, const struct check_header *h
     char name[SEGMENT_NAME_ROOM];
     enum err rc = segment_open(d, h->class, h->kind, h->id, &s, eb);
 
+    assert(h->class < STORE_CLASSES_);
     buf_init(&bytes, HEAD_MAX);
     segment_name(h->kind, h->id, name);
     if (rc == ERR_OK)
@@ -244,6 +246,7 @@ drop_lost(struct repairing *r, const struct check_repair *found, struct errbuf *
     struct store *d;
     enum err rc = open_disk(r, false, &d, eb);
 
+    assert(found->lost_count <= CHECK_LOST_MAX);
     for (uint32_t i = 0; rc == ERR_OK && i < found->lost_count; i++) {
         const struct check_lost *l = &found->lost[i];
         struct store_key key = {.bucket = l->bucket, .key = {l->key, l->key_len}};

@@ -1,5 +1,6 @@
 /* export: the living objects of stopped disks, in order of bucket and key, given to a sink. It works on what the check
  * makes: a disk read only, its index made anew from the logs. */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,6 +110,7 @@ load_page(struct export *x, struct side *s, bool first, struct errbuf *eb)
     struct store *d = s->check->disk;
     enum err rc;
 
+    assert(s->after_len <= sizeof s->after);
     if (!first && s->count > 0) {
         s->after_len = s->entries[s->count - 1].key.len;
         memcpy(s->after, s->entries[s->count - 1].key.at, s->after_len);
@@ -127,6 +129,7 @@ look(struct export *x, struct side *s, const struct store_entry **out, struct er
 {
     enum err rc = ERR_OK;
 
+    assert(s->at <= s->count);
     *out = NULL;
     while (rc == ERR_OK && s->at == s->count && s->more)
         rc = load_page(x, s, false, eb);
@@ -248,6 +251,7 @@ has_folder(struct export *x, struct span key, bool *out, struct errbuf *eb)
     struct arena *a = arena_new(4096, MIB(1));
     enum err rc = ERR_OK;
 
+    assert(key.len <= STORE_KEY_MAX);
     *out = false;
     memcpy(folder, key.at, key.len);
     folder[key.len] = '/';
@@ -335,6 +339,7 @@ export_key(struct export *x, struct span key, const struct entry *best, struct e
     char text[CHECK_KEY_TEXT];
     enum err rc = ERR_NOT_FOUND;
 
+    assert(x->count > 0);
     for (unsigned i = 0; i < x->count && rc != ERR_OK; i++) {
         struct side *s = &x->sides[i];
         const struct store_entry *e = s->at < s->count ? &s->entries[s->at] : NULL;

@@ -1,5 +1,6 @@
 /* rebuild: a disk whose superblock, index or logs are damaged or gone, made one that serves again. The index comes from
  * the logs by the replay of every start; here is only what stands around it. */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,6 +59,7 @@ remake_superblock(struct rebuild *r, const struct errbuf *why, struct errbuf *eb
     unsigned mode;
     enum err rc = superblock_from_segments(r->root, &r->super, eb);
 
+    assert(r->lock != NULL);
     if (rc == ERR_NOT_FOUND)
         return err_set(
             eb, rc,
@@ -118,6 +120,7 @@ find_disk(struct rebuild *r, struct errbuf *eb)
 static void
 close_folders(struct rebuild *r)
 {
+    assert(r->path != NULL);
     rt_dir_close(&r->state);
     rt_dir_close(&r->root);
     rt_file_close(&r->lock);
@@ -196,6 +199,7 @@ rebuild_index(struct rebuild *r, struct errbuf *eb)
     struct store *d;
     enum err rc;
 
+    assert(!r->o->superblock_only);
     memcpy(o.cluster_id, r->super.cluster_id, sizeof o.cluster_id);
     rc = store_open(r->path, &o, &d, eb);
     if (rc != ERR_OK)

@@ -1,5 +1,6 @@
 #include "store/offline/scan_bodies.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,6 +54,7 @@ take_body(struct orphans *os, const struct log_record *m)
 {
     struct orphan *o;
 
+    assert(os->count <= os->room);
     os->result->headers++;
     if (m->kind != LOG_RECORD_BODY)
         return;
@@ -76,6 +78,7 @@ advance(struct orphans *os, const char *what, uint64_t bytes)
 {
     uint64_t before = os->bytes >> 26;
 
+    assert(os->result != NULL);
     os->bytes += bytes;
     if (os->o->progress != NULL && os->bytes >> 26 != before)
         os->o->progress(os->o->arg, what, os->bytes, os->total);
@@ -87,6 +90,7 @@ walk_segment(struct orphans *os, const struct scan_source *source, struct errbuf
 {
     uint64_t at = STORE_ALIGN, next;
 
+    assert(source->segment > 0);
     while (at + BODY_HEAD <= source->size) {
         struct iobuf *b;
         struct log_record m;
@@ -204,6 +208,7 @@ lower_bound(const struct orphans *os, const uint32_t *order,
 {
     uint32_t low = 0, high = os->count, want = os->count;
 
+    assert(os->at != NULL || os->count == 0);
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
 
@@ -427,6 +432,7 @@ scan_bodies(struct store *d, const struct body_scan_options *o,
     struct orphans os = {.disk = d, .o = o, .result = out};
     enum err rc;
 
+    assert(on_owner(d));
     *out = (struct body_scan_result){0};
     rc = find_bodies(&os, eb);
     if (rc == ERR_OK)

@@ -53,6 +53,8 @@ log_gap_log_proves(const struct store *d, const struct scan_source *source,
     enum scanned got;
     bool proves;
 
+    assert(source->cached);
+    assert(first_batch > wanted);
     if (d->wals->truncated.durable_mark >= wanted)
         return true;
     wal_scan_begin(&scan, source, STORE_ALIGN, first_batch, epoch);

@@ -1,6 +1,7 @@
 /* A log of which both are damaged: the header, and the first batch, which says the same. Any later batch says it as well,
  * where it is certain that it belongs to the log's present life. */
 
+#include <assert.h>
 #include <inttypes.h>
 
 #include "base/log.h"
@@ -69,6 +70,8 @@ find_member(const struct segment *s, struct log_record *out, bool *found,
 static bool
 is_present(const struct store *d, const struct segment *s, const struct log_record *m)
 {
+    assert(m->batch > 1);
+    assert(s->kind == SEGMENT_LOG);
     if (truncated_covers(&d->wals->truncated, s->class, m->batch, m->batch))
         return false;
     if (m->generation == 1)

@@ -1,5 +1,6 @@
 #include "store/recover/recover.h"
 
+#include <assert.h>
 #include <inttypes.h>
 
 #include "base/log.h"
@@ -60,6 +61,7 @@ static enum err
 open_segments(struct store *d, enum store_class class, const struct segment_list *l,
               struct segment_list *headless, bool *unusable, struct errbuf *eb)
 {
+    assert(on_owner(d));
     *unusable = false;
     for (uint32_t i = 0; i < l->count; i++) {
         struct segment *s;
@@ -110,6 +112,8 @@ drop_cached(struct store *d, struct errbuf *eb)
     struct segment_list found = {0};
     enum err rc;
 
+    assert(!d->read_only);
+    assert(d->index == NULL);
     if (d->wals->truncated.damaged == 0)
         return ERR_OK;
     d->recovery->dropped_cached = true;
@@ -127,6 +131,7 @@ forget_dropped(struct store *d, struct errbuf *eb)
 {
     struct truncated *t = &d->wals->truncated;
 
+    assert(!d->read_only);
     if (!d->recovery->dropped_cached)
         return ERR_OK;
     truncated_forget(t, STORE_CACHED, UINT64_MAX);
@@ -144,6 +149,7 @@ position_fits(struct store *d, enum store_class class, const struct wal_position
     struct segment *s;
     bool fits;
 
+    assert(class < STORE_CLASSES_);
     if (p->segment == 0)
         return true;
     s = segment_pin(d, p->segment);
@@ -266,6 +272,7 @@ log_bytes(struct store *d, enum store_class class, const struct wal_position *fr
 {
     uint64_t sum = 0;
 
+    assert(class < STORE_CLASSES_);
     LIST_EACH(&d->segments->of_class[class], n)
     {
         struct segment *s = LIST_ENTRY(n, struct segment, owner.of_class);
@@ -340,6 +347,7 @@ make_first_log(struct store *d, struct errbuf *eb)
 {
     enum err rc;
 
+    assert(on_owner(d));
     if (d->read_only || d->o.rebuild || d->wals->damaged ||
         d->wals->of[STORE_NATIVE].now != NULL)
         return ERR_OK;
@@ -361,6 +369,9 @@ recover_disk(struct store *d, struct errbuf *eb)
     bool unusable[STORE_CLASSES_] = {0};
     enum err rc = ERR_OK;
 
+    assert(on_owner(d));
+    assert(d->index == NULL);
+    assert(!d->open);
     d->wals->damaged = damaged;
     d->segments->next_id = 1;
     rc = truncated_load(d->state, &d->wals->truncated, eb);

@@ -1,5 +1,7 @@
 /* Bodies after the replay: those without a record are given back, and where the next one goes. */
 
+#include <assert.h>
+
 #include "store/recover/recover_bodies.h"
 
 #include "rt/point.h"
@@ -70,6 +72,7 @@ more_lives(struct store *d, const struct segment *s, uint64_t found, bool *out,
     struct index_segment seen = {0};
     enum err rc = index_segment(d->index, s->class, s->id, &seen, eb);
 
+    assert(s->kind == SEGMENT_BODIES);
     *out = rc == ERR_OK && seen.living > 0 && (uint64_t)seen.living > found;
     return rc == ERR_NOT_FOUND ? ERR_OK : rc;
 }
@@ -90,6 +93,8 @@ walk_places(struct store *d, struct segment *s, struct errbuf *eb)
     bool behind = false;
     enum err rc = ERR_OK;
 
+    assert(s->kind == SEGMENT_BODIES);
+    assert(s->owner.open_places == 0);
     while (rc == ERR_OK) {
         struct iobuf *buf;
         struct log_record m;
@@ -121,6 +126,8 @@ walk_places(struct store *d, struct segment *s, struct errbuf *eb)
     if (got == SCAN_END && at + BODY_HEAD <= s->owner.size &&
         (why.text[0] != '\0' || behind))
         used = s->owner.size;
+    assert(used >= STORE_ALIGN);
+    assert(used <= s->owner.size);
     s->owner.used = used;
     puncher_given_out(d->puncher, s->id, used); /* all that died is with him by now */
     if (rc == ERR_OK)
@@ -134,6 +141,7 @@ recover_bodies(struct store *d, enum store_class class, struct errbuf *eb)
     struct segment *newest = NULL;
     enum err rc;
 
+    assert(d->segments->bodies[class] == NULL);
     LIST_EACH(&d->segments->of_class[class], n)
     {
         struct segment *s = LIST_ENTRY(n, struct segment, owner.of_class);
@@ -213,6 +221,7 @@ recover_count_shared(struct store *d, enum store_class class)
         struct segment *s = LIST_ENTRY(n, struct segment, owner.of_class);
         bool open = s == d->wals->of[class].now || s == d->segments->bodies[class];
 
+        assert(s->owner.used <= s->owner.size);
         s->owner.counted = (open ? s->owner.used : s->owner.size) - STORE_ALIGN;
         atomic_fetch_add(&d->segments->used_bytes[class], s->owner.counted);
     }

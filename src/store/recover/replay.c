@@ -82,6 +82,22 @@ expect_keys(const struct store *d, const struct wal_scan *scan, uint32_t from,
     }
 }
 
+/* What holds in front of each commit batch. */
+static void
+replaying_check(const struct replaying *r)
+{
+    const struct wal *log = &r->disk->wals->of[r->changes->class];
+
+    assert(r->segment->kind == SEGMENT_LOG);
+    assert(r->segment->class == r->changes->class);
+    assert(r->scan.offset >= STORE_ALIGN);
+    assert(r->scan.offset % STORE_ALIGN == 0);
+    assert(r->scan.batch == log->next_batch);
+    assert(r->again <= r->scan.offset);
+    assert(log->synced_batch <= log->next_batch);
+    assert(!r->disk->recovery->drop_cached || r->disk->read_only);
+}
+
 bool
 replay_report(const struct replaying *r, struct replay_seen seen)
 {
@@ -102,6 +118,7 @@ replay_record(struct replaying *r, struct log_record *m, struct errbuf *eb)
     struct errbuf why = {0};
     enum err rc;
 
+    assert(m->kind != LOG_RECORD_SEGMENT_HEADER);
     if (r->changes->class == STORE_CACHED)
         rc = replay_cached(r->changes, m, &why);
     else if (changes_insert_new(r->changes, m))
@@ -145,6 +162,9 @@ replay_set_end(struct replaying *r, uint64_t before)
     struct wal *log = &r->disk->wals->of[r->changes->class];
     const struct wal_scan *scan = &r->scan;
 
+    assert(scan->batch > 0);
+    assert(scan->offset >= before);
+    assert(log->next_batch <= scan->batch);
     log->end = (struct wal_position){.generation = scan->source.generation,
                                      .segment = scan->source.segment,
                                      .offset = scan->offset,
@@ -217,6 +237,8 @@ bridge_gap(struct replaying *r, const struct segment *next, struct errbuf *eb)
     struct wal *log = &r->disk->wals->of[r->changes->class];
     enum err rc = ERR_OK;
 
+    assert(next != r->segment);
+    assert(next->class == r->changes->class);
     if (next->first_batch <= log->next_batch)
         return ERR_OK;
     if (!gap_is_known(r->disk, r->changes->class, next))
@@ -234,6 +256,7 @@ bridge_gap(struct replaying *r, const struct segment *next, struct errbuf *eb)
 static enum err
 end_of_segment(const struct replaying *r, enum scanned got, const struct errbuf *eb)
 {
+    assert(got != SCAN_MORE);
     if (got == SCAN_NEWER)
         return ERR_NOT_IMPLEMENTED;
     if (got == SCAN_ERROR)
@@ -291,6 +314,7 @@ replay_batches(struct replaying *r, enum scanned *got, struct errbuf *eb)
     while (rc == ERR_OK && *got == SCAN_BATCH && !is_enough(r)) {
         uint64_t before = r->scan.offset;
 
+        replaying_check(r);
         *got = next_batch(r, eb);
         if (*got != SCAN_BATCH)
             break;
@@ -319,6 +343,8 @@ replay_segment(struct replaying *r, uint64_t offset, uint64_t *epoch,
     enum scanned got = SCAN_BATCH;
     enum err rc;
 
+    assert(offset >= STORE_ALIGN);
+    assert(s->kind == SEGMENT_LOG);
     r->again = offset;
     r->last = is_last_log(d, class, s);
     wal_scan_begin(&r->scan, &source, offset, d->wals->of[class].next_batch, *epoch);
@@ -408,6 +434,8 @@ begin_readahead(struct store *d, enum store_class class, const struct segment *f
     struct scan_readahead_wal *logs = NULL;
     uint32_t count = 0, room = 0;
 
+    assert(d->recovery->scan_readahead == NULL);
+    assert(first->kind == SEGMENT_LOG);
     LIST_EACH(&d->segments->of_class[class], n)
     {
         struct segment *s = LIST_ENTRY(n, struct segment, owner.of_class);
@@ -445,6 +473,9 @@ replay_class(struct store *d, enum store_class class, const struct wal_position 
     struct segment *s, *next = NULL;
     enum err rc = ERR_OK, ended;
 
+    assert(on_owner(d));
+    assert(class < STORE_CLASSES_);
+    assert(log->now == NULL);
     log->next_batch = 1;
     if (from->segment != 0) {
         log->next_batch = from->batch + 1;

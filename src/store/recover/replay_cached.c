@@ -16,6 +16,7 @@
 #include "store/segment/segment.h"
 #include "store/store_entry.h"
 #include "store/wal/change.h"
+#include <assert.h>
 #include <stdlib.h>
 
 /* Is the header that stands there this body's final one? */
@@ -28,6 +29,7 @@ body_header_is_final(const struct scan_source *source, const struct entry *entry
     uint64_t next;
     enum scanned got = place_scan(source, entry->place.offset, &m, &buf, &next, eb);
 
+    assert(entry->place.segment == source->segment);
     *out = got == SCAN_BATCH && m.kind == LOG_RECORD_BODY &&
            content_eq(&m.content, &entry->content);
     iobuf_drop(&buf);
@@ -82,6 +84,7 @@ cached_body_is_intact(struct store *d, const struct log_record *m, bool *out,
     uint64_t bad;
     enum err rc = read_file_open(d, &entry, &f, eb);
 
+    assert(m->place.segment > 0);
     if (rc == ERR_OK && !d->read_only)
         rc = rt_sync(read_file_of(&f), eb);
     if (rc == ERR_OK)
@@ -124,6 +127,7 @@ cached_parts_are_intact(struct store *d, const struct log_record *m, bool *out,
     struct manifest manifest;
     enum err rc = manifest_decode(m->body, &manifest, eb);
 
+    assert(m->kind == LOG_RECORD_UPLOAD_COMPLETE);
     *out = rc == ERR_OK;
     for (uint32_t i = 0; rc == ERR_OK && *out && i < manifest.count; i++) {
         const struct manifest_entry *e = &manifest.entries[i];
@@ -180,6 +184,7 @@ relocated_parts_are_intact(struct store *d, const struct log_record *m, bool *ou
     struct manifest now, before = {0};
     enum err rc = manifest_decode(m->body, &now, eb);
 
+    assert(m->kind == LOG_RECORD_RELOCATED);
     if (rc == ERR_OK)
         rc = former_manifest(d, m, &before, eb);
     *out = rc == ERR_OK;
@@ -238,6 +243,7 @@ replay_cached(struct changes *c, struct log_record *m, struct errbuf *eb)
     bool there = !m->body_damaged;
     enum err rc = ERR_OK;
 
+    assert(c->class == STORE_CACHED);
     if (v == NULL || !v->trust_cached)
         rc = record_is_intact(c->disk, m, &there, eb);
     if (rc != ERR_OK)

@@ -1,5 +1,7 @@
 /* Where a log does not go on as it should: damage in the native one, holes in the cached one (gap.h). */
 
+#include <assert.h>
+
 #include "base/log.h"
 #include "base/metrics.h"
 #include "store/core/core.h"
@@ -68,6 +70,8 @@ replay_salvage(struct replaying *r, uint64_t to, uint64_t below, struct replay_s
     bool whole = false;
     enum err rc;
 
+    assert(to <= r->segment->owner.size);
+    assert(below > r->scan.batch);
     report_damage(r);
     rc = wal_scan_salvage(&r->scan, to, below, apply_salvaged, r, &whole, eb);
     seen.whole = whole;
@@ -101,6 +105,7 @@ replay_lost_end(struct replaying *r, struct errbuf *eb)
 enum err
 replay_missing_wals(struct replaying *r, const struct segment *next, struct errbuf *eb)
 {
+    assert(next->first_batch > r->scan.batch);
     return replay_salvage(
         r, r->segment->owner.size, next->first_batch,
         (struct replay_seen){.event = REPLAY_MISSING_BATCH, .segment = next}, eb);
@@ -138,6 +143,8 @@ record_lost_groups(struct replaying *r, const struct wal_scan_next_batch *behind
     struct truncated *known = &d->wals->truncated;
     uint64_t first = r->scan.batch, last = behind->batch - 1;
 
+    assert(r->changes->class == STORE_CACHED);
+    assert(last >= first);
     d->recovery->after_gap = true;
     if (!d->read_only)
         LOG(LOG_INFO, "store.wal_gap",

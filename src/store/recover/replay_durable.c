@@ -1,5 +1,7 @@
 /* What a replay has read becomes durable, and gets into the index beside the reading. */
 
+#include <assert.h>
+
 #include "store/core/core.h"
 #include "store/index/index.h"
 #include "store/record/format.h"
@@ -32,6 +34,8 @@ background_flush_run(void *arg)
     struct background_flush *b = arg;
     uint64_t batch = b->flush.checkpoint.log[STORE_NATIVE].batch;
 
+    assert(b->busy);
+    assert(b->log != NULL);
     b->rc = sync_replayed(b->disk, b->log, batch, &b->eb);
     if (b->rc == ERR_OK)
         b->rc = flush_frozen(b->disk, &b->flush, &b->eb);
@@ -58,6 +62,7 @@ background_flush_begin(struct background_flush *b, struct segment *log, struct e
 {
     enum err rc = background_flush_end(b, eb);
 
+    assert(log->kind == SEGMENT_LOG);
     if (rc != ERR_OK || !flush_freeze(b->disk, &b->flush))
         return rc;
     b->log = segment_ref(log);
@@ -74,6 +79,7 @@ replay_flush(struct store *d, struct segment *log, struct errbuf *eb)
 {
     enum err rc = sync_replayed(d, log, d->wals->of[STORE_NATIVE].next_batch - 1, eb);
 
+    assert(log->kind == SEGMENT_LOG);
     return rc == ERR_OK ? flush_round(d, eb) : rc;
 }
 
@@ -85,6 +91,8 @@ replay_rewrite_range(struct segment *s, uint64_t from, uint64_t to, struct errbu
 {
     enum err rc = ERR_OK;
 
+    assert(from % STORE_ALIGN == 0);
+    assert(to % STORE_ALIGN == 0);
     while (rc == ERR_OK && from < to) {
         uint32_t len = (uint32_t)MIN(to - from, MIB(1)), n;
         struct iobuf *b;
@@ -106,6 +114,7 @@ replay_rewrite(struct replaying *r, uint64_t to, struct errbuf *eb)
 {
     uint64_t from = r->again;
 
+    assert(to >= from);
     r->again = to;
     return r->last && !r->disk->read_only ? replay_rewrite_range(r->segment, from, to, eb)
                                           : ERR_OK;

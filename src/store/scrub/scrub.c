@@ -1,5 +1,6 @@
 #include "store/scrub/scrub.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,7 +77,18 @@ rate_of(const struct scrub *s)
     uint64_t full = s->disk->o.scrub_rate != 0 ? s->disk->o.scrub_rate : RATE_DEFAULT;
     uint64_t slow = all_bytes(s->disk) / MAX(pass_ms(s) / 1250, UINT64_C(1));
 
+    assert(pass_ms(s) > 0);
     return s->state.asked ? full : MIN(full, MAX(slow, (uint64_t)RATE_LEAST));
+}
+
+/* What holds between two switches. */
+static void
+scrub_check(const struct scrub *s)
+{
+    assert(s->disk->scrub == s);
+    assert(s->findings != NULL);
+    assert(s->count <= STORE_FINDINGS_MAX);
+    assert(s->state.key_len <= STORE_KEY_MAX);
 }
 
 /* ---- the file ---- */
@@ -105,6 +117,7 @@ save(struct scrub *s)
     struct errbuf eb = {0};
     struct buf out;
 
+    assert(s->count <= STORE_FINDINGS_MAX);
     s->saved_ns = rt_now_ns();
     if (health_may_write(s->disk->health, NULL) != ERR_OK)
         return;
@@ -127,6 +140,7 @@ pace(void *arg, uint64_t bytes)
     uint64_t now_ns = rt_now_ns(), second = 1000000000u;
     enum err rc = ERR_OK;
 
+    assert(on_owner(s->disk));
     s->state.pass.bytes += bytes;
     metric_add(M_SCRUB_BYTES, 0, (int64_t)bytes);
     if (s->due_ns + second < now_ns)
@@ -165,6 +179,8 @@ keep_finding(struct scrub *s, const struct scrub_finding *f)
 {
     uint32_t old = 0;
 
+    assert(s->count <= STORE_FINDINGS_MAX);
+    assert(f->key_len <= sizeof f->key);
     /* Only the last two passes are told. */
     while (old < s->count && s->findings[old].pass + 1 < f->pass)
         old++;
@@ -172,6 +188,7 @@ keep_finding(struct scrub *s, const struct scrub_finding *f)
         old = 1;
     memmove(s->findings, s->findings + old, (s->count - old) * sizeof *s->findings);
     s->count -= old;
+    assert(s->count < STORE_FINDINGS_MAX);
     s->findings[s->count++] = *f;
 }
 
@@ -188,6 +205,8 @@ found(struct scrub *s, const struct store_key *k, const struct scrub_read *r,
                               .outcome = outcome,
                               .key_len = MIN(k->key.len, sizeof f.key)};
 
+    assert((unsigned)outcome < sizeof outcomes / sizeof *outcomes);
+    assert(r->what != NULL);
     (void)snprintf(f.what, sizeof f.what, "%s", r->what);
     if (f.key_len > 0)
         memcpy(f.key, k->key.at, f.key_len);
@@ -370,6 +389,7 @@ scrub_bucket(struct scrub *s, uint64_t bucket)
     bool more = true;
     enum err rc = ERR_OK;
 
+    assert(on_owner(s->disk));
     if (bucket != s->state.bucket)
         s->state.key_len = 0;
     s->state.bucket = bucket;
@@ -388,10 +408,11 @@ begin_pass(struct scrub *s)
 {
     struct scrub_state *st = &s->state;
 
+    assert(!s->state.running || s->state.asked);
     if (st->pass.number > 0)
         st->last = st->pass;
     st->pass = (struct scrub_pass){.number = st->pass.number + 1,
-                                         .began_ms = (uint64_t)wall_ms()};
+                                   .began_ms = (uint64_t)wall_ms()};
     st->bucket = 0;
     st->key_len = 0;
     st->running = true;
@@ -404,6 +425,8 @@ end_pass(struct scrub *s)
 {
     struct scrub_pass *p = &s->state.pass;
 
+    assert(s->state.running);
+    assert(p->repaired <= p->findings);
     p->ended_ms = (uint64_t)wall_ms();
     s->state.running = s->state.asked = false;
     s->next_ms = (int64_t)p->began_ms + (int64_t)pass_ms(s);
@@ -522,7 +545,9 @@ run(void *arg)
             s->wanted = false;
             begin_pass(s);
         }
+        scrub_check(s);
         rc = run_pass(s);
+        scrub_check(s);
         if (rc == ERR_OK)
             end_pass(s);
         else if (!s->wanted)
@@ -539,6 +564,8 @@ scrub_start(struct store *d, struct errbuf *eb)
     struct scrub *s = xcalloc(1, sizeof *s);
     enum err rc;
 
+    assert(on_owner(d));
+    assert(d->scrub == NULL);
     s->disk = d;
     s->findings = xcalloc(STORE_FINDINGS_MAX, sizeof *s->findings);
     rt_cond_init(&s->wake);
@@ -591,15 +618,16 @@ status_on_owner(void *arg)
     const struct scrub *s = q->disk->scrub;
     struct scrub_finding *copy = arena_try(q->arena, MAX(s->count, 1u) * sizeof *copy);
 
+    assert(s != NULL);
     *q->out = (struct scrub_status){.running = s->state.running || s->wanted,
-                                          .asked = s->state.asked,
-                                          .total_bytes = all_bytes(q->disk),
-                                          .rate = rate_of(s),
-                                          .next_ms = s->next_ms,
-                                          .pass = s->state.pass,
-                                          .last = s->state.last,
-                                          .findings = copy,
-                                          .count = s->count};
+                                    .asked = s->state.asked,
+                                    .total_bytes = all_bytes(q->disk),
+                                    .rate = rate_of(s),
+                                    .next_ms = s->next_ms,
+                                    .pass = s->state.pass,
+                                    .last = s->state.last,
+                                    .findings = copy,
+                                    .count = s->count};
     q->rc = copy != NULL ? ERR_OK : ERR_BUSY;
     for (uint32_t i = 0; copy != NULL && i < s->count; i++)
         copy[i] = s->findings[s->count - 1 - i];

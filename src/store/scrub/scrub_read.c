@@ -1,5 +1,7 @@
 /* One version of an object, read from the disk as if nobody had ever read it. */
 
+#include <assert.h>
+
 #include "store/core/core.h"
 #include "store/record/block.h"
 #include "store/record/format.h"
@@ -10,6 +12,8 @@
 #include "store/store_read.h"
 
 #define STEP MIB(1)
+
+static_assert(STEP % BLOCK_BYTES == 0, "a step is whole blocks");
 
 /* A record of a log: header, block sums, content; the key too, where an entry says whose it is. */
 static enum err
@@ -43,6 +47,9 @@ read_blocks(struct store *d, struct rt_file *f, const struct entry *entry, uint6
     uint32_t skip;
     enum err rc = sums_get(f, entry, first, count, sums, &want, eb);
 
+    assert(count > 0);
+    assert(from < entry->size);
+    assert(count * BLOCK_BYTES <= STEP);
     r->block = first;
     r->what = "block sums";
     if (rc != ERR_OK)
@@ -86,6 +93,7 @@ read_parts(struct store *d, const struct store_key *k, const struct entry *entry
     struct manifest m = {0};
     enum err rc = manifest_load(d, entry, &m, eb);
 
+    assert((entry->flags & ENTRY_PARTS) != 0);
     r->what = "the list of parts";
     for (uint32_t i = 0; rc == ERR_OK && i < m.count; i++) {
         const struct manifest_entry *e = &m.entries[i];
@@ -109,6 +117,7 @@ scrub_read_entry(struct store *d, const struct store_key *k, const struct entry 
 {
     enum err rc = ERR_OK;
 
+    assert(r->on_bytes != NULL);
     r->block = 0;
     if (with_meta) {
         struct arena *a = arena_new(KIB(4), MIB(1));

@@ -1,4 +1,5 @@
 /* What a scrub knows of itself as bytes: one record of wire/record.h with a table of its own. */
+#include <assert.h>
 #include <string.h>
 
 #include "store/scrub/scrub.h"
@@ -22,14 +23,10 @@ enum {
 };
 /* In this order from F_PASS and F_LAST on. */
 static const size_t pass_fields[] = {
-    offsetof(struct scrub_pass, number),
-    offsetof(struct scrub_pass, began_ms),
-    offsetof(struct scrub_pass, ended_ms),
-    offsetof(struct scrub_pass, objects),
-    offsetof(struct scrub_pass, parts),
-    offsetof(struct scrub_pass, bytes),
-    offsetof(struct scrub_pass, findings),
-    offsetof(struct scrub_pass, repaired),
+    offsetof(struct scrub_pass, number),   offsetof(struct scrub_pass, began_ms),
+    offsetof(struct scrub_pass, ended_ms), offsetof(struct scrub_pass, objects),
+    offsetof(struct scrub_pass, parts),    offsetof(struct scrub_pass, bytes),
+    offsetof(struct scrub_pass, findings), offsetof(struct scrub_pass, repaired),
 };
 #define PASS_FIELDS (sizeof pass_fields / sizeof pass_fields[0])
 /* be64 pass | be64 when | be64 bucket | be32 part | be64 block | u8 outcome | u8 length of what | what | key */
@@ -38,6 +35,7 @@ static const size_t pass_fields[] = {
 static uint64_t *
 field_of(struct scrub_pass *p, size_t i)
 {
+    assert(i < PASS_FIELDS);
     return (uint64_t *)(void *)((char *)p + pass_fields[i]);
 }
 
@@ -53,6 +51,8 @@ put_pass(struct record_writer *w, uint8_t first, const struct scrub_pass *p)
 static unsigned char *
 put_be(unsigned char *at, uint64_t n, unsigned bytes)
 {
+    assert(bytes > 0);
+    assert(bytes <= 8);
     for (unsigned i = 0; i < bytes; i++)
         at[i] = (unsigned char)(n >> (8 * (bytes - 1 - i)));
     return at + bytes;
@@ -64,6 +64,8 @@ put_finding(struct record_writer *w, const struct scrub_finding *f)
     unsigned char bytes[FINDING_HEAD + sizeof f->what + STORE_KEY_MAX], *at = bytes;
     size_t what = strlen(f->what);
 
+    assert(what < sizeof f->what);
+    assert(f->key_len <= sizeof f->key);
     at = put_be(at, f->pass, 8);
     at = put_be(at, (uint64_t)f->found_ms, 8);
     at = put_be(at, f->bucket, 8);
@@ -83,6 +85,8 @@ scrub_encode(const struct scrub_state *s, const struct scrub_finding *findings,
 {
     struct record_writer w;
 
+    assert(s->key_len <= sizeof s->key);
+    assert(count == 0 || findings != NULL);
     record_begin(&w, out, KIND, VERSION);
     record_put_u64(&w, F_RUNNING, s->running);
     record_put_u64(&w, F_BUCKET, s->bucket);

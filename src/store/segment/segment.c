@@ -714,6 +714,36 @@ segment_remove(struct store *d, enum store_class class, enum segment_kind kind,
     return rc;
 }
 
+void
+segments_check(const struct store *d)
+{
+    const struct segments *all = d->segments;
+
+    assert(on_owner(d));
+    for (unsigned c = 0; c < STORE_CLASSES_; c++) {
+        const struct segment *bodies = all->bodies[c];
+
+        assert(bodies == NULL || bodies->kind == SEGMENT_BODIES);
+        assert(bodies == NULL || bodies->class == c);
+        assert(all->spare[c] == NULL || all->spare[c]->kind == SEGMENT_LOG);
+        LIST_EACH(&all->of_class[c], n)
+        {
+            const struct segment *s = LIST_ENTRY(n, struct segment, owner.of_class);
+
+            assert(s->disk == d);
+            assert(s->class == c);
+            assert(s->kind != SEGMENT_ONE);
+            assert(s->id < all->next_id);
+            assert(atomic_load(&s->refs) > 0);
+            assert(s->owner.used <= s->owner.size);
+            assert(s->owner.counted <= s->owner.size);
+            assert(s->kind == SEGMENT_BODIES || s->owner.open_places == 0);
+            assert(s->owner.sealing[0] + s->owner.sealing[1] <= s->owner.open_places);
+            assert(s->owner.syncs_done <= s->owner.syncs_begun);
+        }
+    }
+}
+
 struct segments *
 segments_new(void)
 {

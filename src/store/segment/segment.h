@@ -85,7 +85,8 @@ struct segments {
     struct list dirty_bodies; /* cached, holding references; synced before the index */
 };
 struct segments *segments_new(void);
-void segments_free(struct segments **sp); /* NULL is fine */
+void segments_check(const struct store *d); /* asserts what holds between switches */
+void segments_free(struct segments **sp);   /* NULL is fine */
 
 void segment_check(
     const struct segment *s); /* asserts what holds between its fields; owner */

@@ -54,6 +54,7 @@ truncated_check(const struct truncated *r, unsigned list)
 static bool
 covers(const struct truncated *r, unsigned list, uint64_t first, uint64_t last)
 {
+    assert(list < TRUNCATED_LISTS);
     assert(first <= last);
     for (uint32_t i = 0; i < r->of[list].count; i++) {
         const struct truncated_range *at = &r->of[list].at[i];
@@ -62,6 +63,21 @@ covers(const struct truncated *r, unsigned list, uint64_t first, uint64_t last)
             return true;
     }
     return false;
+}
+
+void
+truncated_check(const struct truncated *r)
+{
+    for (unsigned i = 0; i < TRUNCATED_LISTS; i++) {
+        const struct truncated_range *at = r->of[i].at;
+
+        assert(r->of[i].count <= r->of[i].room);
+        for (uint32_t k = 0; k < r->of[i].count; k++) {
+            assert(at[k].first > 0);
+            assert(at[k].first <= at[k].last);
+            assert(k == 0 || at[k - 1].last + 1 < at[k].first);
+        }
+    }
 }
 
 bool
@@ -123,6 +139,7 @@ add(struct truncated *r, unsigned list, uint64_t first, uint64_t last)
     struct truncated_range range = {first, last};
     uint32_t i = 0, touched = 0;
 
+    assert(list < TRUNCATED_LISTS);
     if (first > last)
         return;
     while (i < r->of[list].count && r->of[list].at[i].last + 1 < first)
@@ -162,6 +179,7 @@ forget(struct truncated *r, unsigned list, uint64_t oldest)
 {
     uint32_t n = 0;
 
+    assert(list < TRUNCATED_LISTS);
     while (n < r->of[list].count && r->of[list].at[n].last < oldest)
         n++;
     if (n > 0)
@@ -203,6 +221,7 @@ truncated_encode(const struct truncated *r, struct buf *out)
 {
     struct record_writer w;
 
+    truncated_check(r);
     record_begin(&w, out, TRUNCATED_KIND, TRUNCATED_VERSION);
     for (unsigned i = 0; i < TRUNCATED_LISTS; i++)
         put_ranges(&w, r, i);
@@ -318,6 +337,7 @@ truncated_persist(struct store *d, struct errbuf *eb)
 {
     enum err rc = rt_sem_acquire(&d->wals->truncated_turn, DEADLINE_NEVER);
 
+    assert(on_owner(d));
     if (rc != ERR_OK)
         return err_set(eb, rc, "the list of truncated logs was not written: %s",
                        err_name(rc));
@@ -339,6 +359,7 @@ durable_mark_persist(struct store *d, bool closing)
              now = rt_now_ns();
     struct errbuf eb = {0};
 
+    assert(on_owner(d));
     if (mark <= before || (!closing && now < d->wals->durable_mark_due_ns))
         return;
     d->wals->durable_mark_due_ns = now + d->o.durable_mark_interval_ms * 1000000;

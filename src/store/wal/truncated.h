@@ -35,6 +35,9 @@ struct truncated {
 };
 void truncated_fini(struct truncated *r); /* twice is fine */
 
+/* Asserts that the ranges ascend and do not touch. */
+void truncated_check(const struct truncated *r);
+
 /* Are all of these batches gone for that reason? */
 bool truncated_covers(const struct truncated *r, enum store_class class, uint64_t first,
                       uint64_t last);

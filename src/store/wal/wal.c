@@ -198,6 +198,29 @@ wal_append(struct store *d, enum store_class class, struct iobuf *b, uint32_t le
     return ERR_OK;
 }
 
+void
+wals_check(const struct store *d)
+{
+    const struct wals *w = d->wals;
+
+    assert(on_owner(d));
+    assert(w->garbage_count <= w->garbage_room);
+    assert((w->garbage != NULL) == (w->garbage_room > 0));
+    truncated_check(&w->truncated);
+    for (unsigned c = 0; c < STORE_CLASSES_; c++) {
+        const struct wal *log = &w->of[c];
+
+        assert(log->next_batch > 0);
+        assert(log->end.batch < log->next_batch);
+        assert(log->checkpoint.batch <= log->end.batch);
+        assert(log->synced_batch < log->next_batch);
+        assert(log->now == NULL || log->now->kind == SEGMENT_LOG);
+        assert(log->now == NULL || log->now->class == c);
+        assert(log->now == NULL || log->now->owner.current);
+        assert(log->now == NULL || log->now->first_batch <= log->next_batch);
+    }
+}
+
 struct wals *
 wals_new(void)
 {

@@ -54,7 +54,8 @@ struct wals {
         damaged; /* changes of the native log are lost: bodies without a record are kept */
 };
 struct wals *wals_new(void);
-void wals_free(struct wals **wp); /* NULL is fine */
+void wals_check(const struct store *d); /* asserts what holds between switches */
+void wals_free(struct wals **wp);       /* NULL is fine */
 
 /* How many writes in doubt have keys with this hash (run_key_hash()); other keys that fall there count too. */
 static inline _Atomic uint32_t *
