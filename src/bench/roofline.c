@@ -234,7 +234,7 @@ roofline_json(const struct roofline *r, struct json *j, const char *key)
     for (unsigned i = 0; i < r->run_count; i++)
         json_run(j, NULL, &r->runs[i]);
     json_end(j);
-    json_run(j, "judged", &r->reported);
+    json_run(j, "reported", &r->reported);
     json_text(j, "limit",
               limit != CEILINGS_          ? ceilings[limit].json
               : r->reported.au >= NO_WAIT ? "accelerators"
