@@ -12,10 +12,15 @@ static const struct front_end front_ends[] = {
     {"/", 0, true, s3_handle, s3_identify, fault_answer_xml},
 };
 
-/* "/_/" fits what is below it, "/s3" itself and what is below it. */
+/* "/_/" fits what is below it, "/s3" itself and what is below it. The second byte rules out nearly every path. */
 static bool
-prefix_fits(struct span path, struct span prefix)
+prefix_fits(struct span path, const char *text)
 {
+    struct span prefix;
+
+    if (path.len < 2 || path.at[1] != text[1])
+        return false;
+    prefix = span_of(text);
     return span_starts(path, prefix) &&
            (prefix.at[prefix.len - 1] == '/' || path.len == prefix.len ||
             path.at[prefix.len] == '/');
@@ -27,7 +32,7 @@ front_end_of(struct span path, bool bucket_in_host)
     const struct front_end *last = &front_ends[ARRAY_LEN(front_ends) - 1];
 
     for (const struct front_end *f = front_ends; f < last && !bucket_in_host; f++)
-        if (prefix_fits(path, span_of(f->prefix)))
+        if (prefix_fits(path, f->prefix))
             return f;
     assert(last->skip == 0);
     return last;

@@ -320,7 +320,7 @@ def test_what_is_wrong_is_said(cli, bucket, flags, says):
 
 def test_nothing_there(cli, bucket):
     cli("bench", "train", f"s3://{bucket}/none", "--existing", "--svg", "roof.svg", status=3)
-    assert "there is nothing to read" in cli.stderr
+    assert "no objects to read" in cli.stderr
     assert not (cli.cwd / "roof.svg").exists()  # no empty picture of what was not measured
     (cli.cwd / "old.svg").write_text("old")
     cli("bench", "train", f"s3://{bucket}/none", "--existing", "--svg", "old.svg", status=3)
