@@ -33,8 +33,6 @@ buf_reserve(struct buf *b, size_t more)
 {
     size_t want;
 
-    assert(b->len <= b->limit);
-    assert(b->len <= b->room || b->at == NULL);
     if (more > b->limit - b->len) {
         b->full = true;
         return NULL;

@@ -17,10 +17,8 @@ fiber_enter(struct loop *l, struct fiber *f)
 {
     assert(l == loop_self);
     assert(l->self == NULL);
-    assert(f->loop == l);
     assert(f->fn != NULL);
     assert(!f->waiting);
-    assert(l->fibers > 0);
     l->self = f;
     l->spent = 0;
     l->woken_behind = l->ready.prev;

@@ -98,9 +98,7 @@ loop_run_before_submit(struct loop *l)
 void
 loop_ready(struct loop *l, struct fiber *f)
 {
-    assert(l == loop_self);
     assert(f->loop == l);
-    assert(!f->waiting);
     assert(list_empty(&f->link));
     list_push_back(&l->ready, &f->link);
 }
