@@ -1,14 +1,14 @@
-/* disk: one disk of a node: logs, bodies, index, commit, read. docs/formats.md has every byte.
+/* store: one disk of a node: write-ahead log, bodies, index, commit, reads. docs/formats.md has every byte.
  *
- * This is the door, for the rooms above. Behind it, one header for each thing that they may want of a disk:
- *   store_entry.h      what is known of an object: key, entry, metadata; begin here
+ * This is the contract for the rooms below this one in src/ROOMS. It includes one header for each subject:
+ *   store_entry.h    what is known of an object: key, entry, metadata; begin here
  *   store_options.h  how a disk is opened
  *   store_read.h     bytes and metadata of an entry
- *   store_write.h    put, delete, conditions, in_doubt
+ *   store_write.h    put, delete, conditions, writes in doubt
  *   store_version.h  S3's versions
  *   store_upload.h   multipart uploads
- *   store_replica.h   one object on several disks of a node
- *   store_space.h    room: how much, whose, and more of it
+ *   store_replica.h  one object on several disks of a node
+ *   store_space.h    room: how much, of which bucket, and how to get more
  *   store_health.h   health, scrub, check
  * and here: open and close, look up and list, figures. store_rescue.h is for disks that are not served.
  *

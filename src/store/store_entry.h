@@ -1,4 +1,4 @@
-/* disk_row: what a disk keeps of an object: its key, its entry, its metadata. Plain data; part of store.h. */
+/* store_entry: what a store keeps of an object: its key, its entry, its metadata. Plain data; part of store.h. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -12,7 +12,7 @@
 #define EXPORTED_ID       ".forebay/id/" /* where a key lies that no path can be */
 #define EXPORTED_OLDER    ".forebay/version/"
 
-/* An object is all that `disk export` writes. The others, which only a backup has, are records of version 2: who does not
+/* An object is all that `disk export` writes. The others, which only a backup has, are records of version 2: a program that does not
  * know them must not take one for an object. */
 enum exported_what {
     EXPORTED_OBJECT,
@@ -46,7 +46,7 @@ bool exported_is_safe(struct span bucket, struct span key);
 size_t exported_path(const struct exported *e, bool aside, char out[EXPORTED_PATH_ROOM]);
 /* Of what was read: which place it had. */
 void exported_place(struct exported *e, struct span path);
-/* As an object, for who wants nothing else: false where it is none, and no current version. */
+/* As an object, for a caller that wants nothing else: false where it is none, and no current version. */
 bool exported_as_object(struct exported *e);
 /* The record alone, and the whole header of the tar member. Both append. */
 void exported_put_record(struct buf *out, const struct exported *e);

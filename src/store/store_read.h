@@ -1,4 +1,4 @@
-/* disk_read: an object's bytes, verified, for who has its entry; again without looking for it; without a fiber. Part of
+/* store_read: an object's verified bytes, for a caller that has its entry; revalidated reads; reads without a fiber. Part of
  * disk.h. */
 #pragma once
 #include "base/buf.h"

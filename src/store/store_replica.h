@@ -1,4 +1,4 @@
-/* disk_copies: what a layer above needs to keep an object on several disks of a node; part of store.h.
+/* store_replica: what a layer above needs to keep an object on several disks of a node; part of store.h.
  *
  * A write with copies: the body goes to all disks under one content id; store_prepare() on the copies, durable but seen
  * by no look-up; store_commit() on the owner, which checks conditions and gives the version; store_commit_prepared() on the copies;

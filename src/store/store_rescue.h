@@ -1,4 +1,4 @@
-/* rescue: what can be done to a disk that is not served: rebuild its index, repair damage. store_check(), which changes
+/* store_rescue: what can be done to a disk that is not served: rebuild its index, repair damage. store_check(), which changes
  * nothing, stands in store_health.h. Each takes the disk's lock: ERR_EXISTS when it is served. Any loop; all may switch.
  *
  * docs/recovery.md says when to use which; docs/formats.md what is read and written.

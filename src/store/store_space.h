@@ -1,4 +1,4 @@
-/* store_space: how much room there is and who has it: in all, by bucket, by object; and room made in the class cached.
+/* store_space: how much room there is and what uses it: in all, by bucket, by object; and room made in the class cached.
  * Part of store.h. */
 #pragma once
 #include "store/store_entry.h"

@@ -14,7 +14,6 @@
 #include "store/record/format.h"
 #include "store/record/log_record.h"
 #include "store/record/manifest.h"
-#include "store/recover/log_gap.h"
 #include "store/segment/read.h"
 #include "store/segment/scan.h"
 #include "store/segment/segment.h"
@@ -22,6 +21,7 @@
 #include "store/store_entry.h"
 #include "store/wal/commit.h"
 #include "store/wal/flush.h"
+#include "store/wal/log_gap.h"
 #include "store/wal/truncated.h"
 #include "store/wal/wal.h"
 

@@ -363,7 +363,7 @@ reader_next_of_record(struct store_reader *r, struct span *piece, struct errbuf 
     return ERR_OK;
 }
 
-/* The next piece of a sequential reader is on its way while he sends this one. A fiber of its own reads it; it is
+/* The next piece of a sequential reader is on its way while it sends this one. A fiber of its own reads it; it is
  * compared with its sums when it is taken. */
 static void
 reader_read_readahead(void *arg)

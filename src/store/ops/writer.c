@@ -25,7 +25,7 @@
 
 /* The fiber of a writer that brings to the disk what is there of a buffer while the rest comes. */
 struct early {
-    struct rt_waiter *waits; /* who waits for its end, or NULL */
+    struct rt_waiter *waits; /* the fiber that waits for its end, or NULL */
     bool runs;
     bool given_up; /* the body is not wanted any more: no further piece */
     enum err rc;

@@ -160,7 +160,7 @@ enum log_record_field {
     FIELD_CHUNKS,
 };
 #define LOG_RECORD_VERSION 1
-/* Of a record that leaves an older version or a delete marker: who does not know of these must not read it. */
+/* Of a record that leaves an older version or a delete marker: a program that does not know them must not read it. */
 #define LOG_RECORD_VERSION_VERSIONED 2
 /* Of one that stands for pieces: read as an object it would be an empty one. */
 #define LOG_RECORD_VERSION_CHUNKS 3
@@ -195,7 +195,7 @@ enum log_record_result log_record_parse(struct span window, struct log_record *o
                                         size_t *need, struct errbuf *eb);
 /* The same for a window that begins where a record should stand, and is as long as a header may be or as the entry says: what
  * looks like a tar header has to be right by the sum over all of it, and tar's own checksums are not added up. Who searches
- * wants them too, before he believes a length and reads on. */
+ * wants them too, before it believes a length and reads on. */
 enum log_record_result log_record_parse_placed(struct span window, struct log_record *out,
                                                size_t *need, struct errbuf *eb);
 bool log_record_is_at(const struct log_record *m, uint32_t segment, uint32_t generation,

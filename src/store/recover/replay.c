@@ -12,13 +12,13 @@
 #include "store/index/run.h"
 #include "store/record/format.h"
 #include "store/record/log_record.h"
-#include "store/recover/log_gap.h"
 #include "store/recover/recovery.h"
 #include "store/segment/scan.h"
 #include "store/segment/scan_readahead.h"
 #include "store/segment/segment.h"
 #include "store/store_entry.h"
 #include "store/wal/change.h"
+#include "store/wal/log_gap.h"
 #include "store/wal/truncated.h"
 #include "store/wal/wal.h"
 
@@ -494,7 +494,7 @@ replay_class(struct store *d, enum store_class class, const struct wal_position 
     if (s != NULL)
         begin_readahead(d, class, s, offset);
     else if (class == STORE_CACHED && d->wals->truncated.durable_mark > 0)
-        rc = log_gap_drop_cached(d, 1, eb); /* all logs of it are gone */
+        rc = replay_drop_cached(d, 1, eb); /* all logs of it are gone */
     while (s != NULL) {
         r.segment = s;
         rc = replay_segment(&r, offset, &epoch, &next, eb);

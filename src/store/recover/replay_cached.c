@@ -8,7 +8,6 @@
 #include "store/record/format.h"
 #include "store/record/log_record.h"
 #include "store/record/manifest.h"
-#include "store/recover/log_gap.h"
 #include "store/recover/recovery.h"
 #include "store/recover/replay.h"
 #include "store/segment/read.h"
@@ -16,6 +15,7 @@
 #include "store/segment/segment.h"
 #include "store/store_entry.h"
 #include "store/wal/change.h"
+#include "store/wal/log_gap.h"
 #include <assert.h>
 #include <stdlib.h>
 
@@ -251,7 +251,7 @@ replay_cached(struct changes *c, struct log_record *m, struct errbuf *eb)
     if (v != NULL && !there && !m->body_damaged)
         v->visit(v->arg, &(struct replay_seen){
                              .event = REPLAY_DROPPED, .class = c->class, .record = m});
-    if (log_gap_hides(c->disk, m))
+    if (replay_hides(c->disk, m))
         return ERR_OK;
     if (!there &&
         (m->kind == LOG_RECORD_PART || (m->kind == LOG_RECORD_RELOCATED && m->part > 0)))

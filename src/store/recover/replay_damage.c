@@ -8,7 +8,6 @@
 #include "store/index/index.h"
 #include "store/record/format.h"
 #include "store/record/log_record.h"
-#include "store/recover/log_gap.h"
 #include "store/recover/recovery.h"
 #include "store/recover/replay.h"
 #include "store/segment/scan.h"
@@ -16,8 +15,38 @@
 #include "store/store_entry.h"
 #include "store/wal/change.h"
 #include "store/wal/flush.h"
+#include "store/wal/log_gap.h"
 #include "store/wal/truncated.h"
 #include "store/wal/wal.h"
+#include <assert.h>
+#include <inttypes.h>
+
+bool
+replay_hides(const struct store *d, const struct log_record *m)
+{
+    return d->recovery->after_gap && m->kind == LOG_RECORD_IN_DOUBT_CLEAR;
+}
+
+enum err
+replay_drop_cached(struct store *d, uint64_t batch, struct errbuf *eb)
+{
+    enum err rc;
+
+    assert(batch > 0);
+    d->recovery->drop_cached = true;
+    if (d->read_only)
+        return ERR_OK;
+    d->wals->truncated.damaged = batch;
+    rc = truncated_persist(d, eb);
+    if (rc != ERR_OK)
+        return rc;
+    LOG(LOG_ERROR, "store.cache_dropped",
+        "a change in the cached log is lost: everything that this disk has cached is "
+        "dropped, and fetched again when it is read",
+        L_TEXT("disk", rt_dir_path(d->root)), L_U64("batch", batch));
+    return err_set(eb, ERR_CORRUPT, "commit batch %" PRIu64 " of the cached log is lost",
+                   batch);
+}
 
 /* Groups of the native log are synced one by one: where a later one stands, this one was acknowledged. What it said
  * is lost; what follows is not. The check names it. */
@@ -81,7 +110,7 @@ replay_salvage(struct replaying *r, uint64_t to, uint64_t below, struct replay_s
     if (r->changes->class == STORE_NATIVE)
         d->wals->damaged |= !whole;
     else if (rc == ERR_OK && !whole)
-        rc = log_gap_drop_cached(d, r->scan.batch, eb);
+        rc = replay_drop_cached(d, r->scan.batch, eb);
     return rc;
 }
 
@@ -99,7 +128,7 @@ replay_lost_end(struct replaying *r, struct errbuf *eb)
     }
     report_damage(r);
     (void)replay_report(r, (struct replay_seen){.event = REPLAY_LOST_END, .next = &last});
-    return log_gap_drop_cached(d, wanted, eb);
+    return replay_drop_cached(d, wanted, eb);
 }
 
 enum err

@@ -37,7 +37,7 @@
 struct piece {
     _Atomic uint32_t word;
     _Atomic uint32_t tag; /* of the hash, 0: none; spares most pins of strangers */
-    /* Written by the adder while MINE, read by who has a pin. */
+    /* Written by the adder while MINE, read by holders of a pin. */
     uint32_t len;
     struct content_id id;
     uint64_t number;
@@ -68,9 +68,10 @@ struct block_cache {
     _Atomic uint32_t count; /* of pieces in it */
     _Atomic uint64_t bytes; /* theirs */
     _Atomic uint32_t more;  /* pins of block_cache_get_more() */
-    _Atomic bool full;      /* the ring has been round: who comes in puts others out */
-    _Atomic bool adding;    /* who sets it may add; the others go without */
-    uint64_t hand;          /* the adder's: where the ring goes on */
+    _Atomic bool
+        full; /* the ring has been round: a new piece takes the place of another */
+    _Atomic bool adding; /* the fiber that sets it may add; others do not */
+    uint64_t hand;       /* the adder's: where the ring goes on */
 };
 
 struct block_cache *

@@ -222,7 +222,7 @@ reserve_shared(struct body *b, uint64_t size, struct errbuf *eb)
     }
     open = open_head(b);
     body_head_put(io->at, b->segment, b->offset,
-                  &open); /* who reserves may be gone sooner */
+                  &open); /* the fiber that reserves may end sooner */
     o = xmalloc(sizeof *o);
     *o = (struct opening){
         .segment = segment_ref(b->segment), .offset = b->offset, .header = io};

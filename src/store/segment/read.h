@@ -22,7 +22,7 @@ void loaded_fini(struct loaded *l); /* twice is fine */
 /* The same, but what is wrong is neither counted nor logged: the caller asks read_relookup() first. */
 enum err read_log_record_quiet(struct store *d, const struct entry *entry, bool want_body,
                                struct loaded *out, struct errbuf *eb) MUST_CHECK;
-/* For who reads by himself: how many bytes from the record's header on are asked for, so that one read has all of it; and
+/* For a caller that reads by itself: how many bytes from the record's header on are asked for, so that one read has all of it; and
  * whether what came (from the header on) is that object's record, whole and as it was written. *body lies in it. */
 uint64_t read_first_look(const struct segment *s, const struct entry *entry,
                          bool want_body);
@@ -34,7 +34,7 @@ bool read_is_whole(const struct store *d, const struct segment *s,
 enum err read_relookup(struct store *d, uint64_t bucket, struct span key,
                        struct entry *entry, struct errbuf *eb) MUST_CHECK;
 
-/* A segment as a reader has it: pinned in the table, or opened for him. */
+/* A segment as a reader has it: pinned in the table, or opened for it. */
 struct read_file {
     struct segment *pin;
     struct rt_file *own;

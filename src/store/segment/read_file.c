@@ -199,7 +199,7 @@ read_is_whole(const struct store *d, const struct segment *s, const struct entry
                        m.block_sums.at, &bad) == ERR_OK;
 }
 
-/* A longer head was met: who reads of this log from now on begins with as much. */
+/* A longer head was met: later reads of this log begin with as much. */
 static void
 learn_head(struct segment *s, uint32_t head_len)
 {

@@ -1,4 +1,4 @@
-/* reading: who reads which body at the moment, so that its bytes are not taken away under him.
+/* reading: which bodies are being read, so that their bytes are not given back under a reader.
  *
  * Each loop has a list of the readers that are on it; only that loop touches it. Before a place is punched, or a file
  * unlinked, the owner loop asks every loop in turn. A reader that begins after that, with an entry that was replaced in

@@ -13,7 +13,7 @@ struct scan_source {
     uint64_t size;        /* of the file */
     uint32_t cluster_sum; /* crc32c of the cluster id */
     bool
-        cached; /* a log of that class: who looks behind damage takes only whole batches that say what was synced */
+        cached; /* a log of that class: a search behind damage takes only whole batches that say what was synced */
 };
 
 enum scanned {
@@ -69,7 +69,7 @@ void wal_scan_end(struct wal_scan *s); /* twice is fine */
 /* On SCAN_BATCH records[0, count) are the batch, payloads in `body`, and offset, batch, epoch are those of the next.
  * On SCAN_END the sentence says what stands there instead (a block of zeros: empty). */
 enum scanned wal_scan_next(struct wal_scan *s, struct errbuf *eb);
-/* The same in two steps, for who parses on another thread. The window is made to begin with the next batch; may switch. */
+/* The same in two steps, for parsing on another thread. The window is made to begin with the next batch; may switch. */
 enum err wal_scan_fill(struct wal_scan *s, struct errbuf *eb) MUST_CHECK;
 /* The next batch from the window alone, its records to `into` (BATCH_RECORDS): SCAN_BATCH, SCAN_MORE, or what else stands
  * there. Does not switch: any thread, one at a time. */

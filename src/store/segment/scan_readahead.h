@@ -21,6 +21,6 @@ struct scan_readahead *scan_readahead_begin(struct scan_readahead_wal *logs,
                                             uint64_t far);
 void scan_readahead_end(struct scan_readahead **ap);
 /* What stands where `s` is, as wal_scan_next() would say: SCAN_BATCH; or SCAN_END, and wal_scan_find_next() would find nothing
- * within `far` either. SCAN_MORE: he knows nothing, ask them. */
+ * within `far` either. SCAN_MORE: not known here, ask them. */
 enum scanned scan_readahead_take(struct scan_readahead *a, struct wal_scan *s,
                                  struct errbuf *eb);

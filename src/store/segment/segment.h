@@ -118,7 +118,7 @@ enum err segment_size(struct store *d, enum store_class class, uint32_t id, uint
 /* Opens one that exists and checks its header. Logs and shared ones come into the table. Owner loop; may switch. */
 enum err segment_open(struct store *d, enum store_class class, enum segment_kind kind,
                       uint32_t id, struct segment **out, struct errbuf *eb) MUST_CHECK;
-/* One log whose header says nothing, for who finds out otherwise what it is (lost_head.c): not in the table, generation and
+/* One log whose header is lost, for a caller that finds out otherwise what it is (lost_head.c): not in the table, generation and
  * first batch unknown. Then it comes into the table: `first_batch` is the one in front of the first that is known to stand in
  * it. Owner loop; the first may switch. */
 enum err segment_open_headless(struct store *d, enum store_class class, uint32_t id,

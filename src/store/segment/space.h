@@ -1,4 +1,4 @@
-/* space: how much room a disk has, who may still take of it, and what happens when there is none.
+/* space: how much room a disk has, what may still take of it, and what happens when there is none.
  *
  *     roomy  --(free below half the reserve, or an allocation failed)-->  full: no object comes in
  *       ^                                                                   |

@@ -143,7 +143,7 @@ change_changed(struct changes *c, uint64_t bucket, struct span key)
     return slot != 0 ? &c->objects[slot - 1] : NULL;
 }
 
-/* The same key of the same caller, who holds it until the batch is over. */
+/* The same key of the same caller, which keeps it until the batch is over. */
 static bool
 is_seen(const struct changes *c, uint64_t bucket, struct span key)
 {

@@ -39,7 +39,7 @@ struct commit_kind {
 const struct commit_kind *commit_kind_of(enum log_record_kind kind);
 
 struct commit {
-    /* By the caller, who lends everything until commit_submit() returns. */
+    /* By the caller, which keeps everything until commit_submit() returns. */
     enum log_record_kind kind;
     const struct store_key *key;
     const struct store_condition *condition; /* NULL: none */

@@ -1,7 +1,7 @@
 /* prepared: versions that are prepared on this disk and neither committed nor aborted yet (two-phase commit).
  *
  * Their entries stand in the table `prepared` of memtable and index, by content id; so they outlive an index commit and a
- * restart. Here is who they are, in memory: loaded from the index at start, then changed with each batch that is
+ * restart. Their keys and ids are in memory: loaded from the index at start, then changed with each batch that is
  * published (change.c), by replay and committer alike. The committer refuses more than store_options.prepared_max.
  *
  * Owner loop, but where said. docs/formats.md, section 4.

@@ -3,7 +3,7 @@
  *
  * Logs are compacted in any order, so there may be gaps between those that are left. The file `.forebay/retired` lists the
  * gaps, and is durable before a log is removed: a gap that is not listed is damage. In the middle of a cached log a power cut
- * leaves gaps too (recover/log_gap.h): the start that finds one lists it.
+ * leaves gaps too (log_gap.h): the start that finds one lists it.
  *
  * Owner loop, or before there is one. The list is believed only as an explanation of gaps.
  */

@@ -10,7 +10,6 @@
 #include "base/metrics.h"
 #include "store/core/core.h"
 #include "store/gc/compactor.h"
-#include "store/recover/log_gap.h"
 #include "store/recover/recovery.h"
 #include "store/segment/segment.h"
 #include "store/store.h"
@@ -18,6 +17,7 @@
 #include "store/store_health.h"
 #include "store/store_options.h"
 #include "store/store_write.h"
+#include "store/wal/log_gap.h"
 #include "store/wal/truncated.h"
 #include "store/wal/wal.h"
 

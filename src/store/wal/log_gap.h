@@ -25,10 +25,3 @@ enum log_gap log_gap_find(const struct store *d, struct wal_scan *scan, uint64_t
  * May switch. */
 bool log_gap_log_proves(const struct store *d, const struct scan_source *source,
                         uint64_t first_batch, uint64_t epoch, uint64_t wanted);
-/* Does this record do nothing behind a gap? One that clears a doubt does not: what was put in between may be lost. */
-bool log_gap_hides(const struct store *d, const struct log_record *m);
-
-/* The cached class of this disk is damaged: durably, the next try to open the disk drops it. ERR_CORRUPT, or why that cannot be
- * written down. A store that is read only just remembers it. May switch. */
-enum err log_gap_drop_cached(struct store *d, uint64_t batch,
-                             struct errbuf *eb) MUST_CHECK;

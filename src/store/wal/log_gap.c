@@ -1,13 +1,10 @@
-#include "store/recover/log_gap.h"
+#include "store/wal/log_gap.h"
 
 #include <assert.h>
-#include <inttypes.h>
 
-#include "base/log.h"
 #include "store/core/core.h"
 #include "store/record/format.h"
 #include "store/record/log_record.h"
-#include "store/recover/recovery.h"
 #include "store/segment/segment.h"
 #include "store/wal/truncated.h"
 #include "store/wal/wal.h"
@@ -66,31 +63,4 @@ log_gap_log_proves(const struct store *d, const struct scan_source *source,
                  next.unsynced > wanted;
     wal_scan_end(&scan);
     return proves;
-}
-
-bool
-log_gap_hides(const struct store *d, const struct log_record *m)
-{
-    return d->recovery->after_gap && m->kind == LOG_RECORD_IN_DOUBT_CLEAR;
-}
-
-enum err
-log_gap_drop_cached(struct store *d, uint64_t batch, struct errbuf *eb)
-{
-    enum err rc;
-
-    assert(batch > 0);
-    d->recovery->drop_cached = true;
-    if (d->read_only)
-        return ERR_OK;
-    d->wals->truncated.damaged = batch;
-    rc = truncated_persist(d, eb);
-    if (rc != ERR_OK)
-        return rc;
-    LOG(LOG_ERROR, "store.cache_dropped",
-        "a change in the cached log is lost: everything that this disk has cached is "
-        "dropped, and fetched again when it is read",
-        L_TEXT("disk", rt_dir_path(d->root)), L_U64("batch", batch));
-    return err_set(eb, ERR_CORRUPT, "commit batch %" PRIu64 " of the cached log is lost",
-                   batch);
 }
