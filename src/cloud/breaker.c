@@ -1,10 +1,14 @@
 #include "cloud/breaker.h"
 
+#include <assert.h>
+
 #include "base/mem.h"
 
 bool
 breaker_allows(struct breaker *b, uint64_t now_ns, uint64_t *left_ms)
 {
+    assert(b->wait_ms <= BREAKER_WAIT_MAX_MS);
+    assert(!b->trial || b->wait_ms > 0);
     *left_ms = 0;
     if (b->wait_ms == 0)
         return true;
@@ -22,6 +26,7 @@ breaker_open(struct breaker *b, uint64_t now_ns)
     bool first = b->wait_ms == 0;
 
     b->wait_ms = first ? BREAKER_WAIT_MS : MIN(2 * b->wait_ms, BREAKER_WAIT_MAX_MS);
+    assert(b->wait_ms > 0);
     b->until_ns = now_ns + b->wait_ms * 1000000;
     b->trial = false;
     return first;

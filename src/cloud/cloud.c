@@ -1,6 +1,7 @@
 /* cloud: backends by their settings, and what all their calls share: retries within a budget, counting. */
 #include "cloud/cloud.h"
 
+#include <assert.h>
 #include <openssl/crypto.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -314,6 +315,7 @@ renew_keys(struct cloud *c, struct cloud_client *cc, struct errbuf *eb)
     if (cc->renewing || now_s + RENEW_S < cc->expires_s ||
         (now_s < cc->expires_s && rt_now_ns() < cc->renew_ns))
         return ERR_OK;
+    assert(!cc->renewing);
     cc->renewing = true;
     cc->renew_ns = rt_now_ns() + RENEW_RETRY_S * 1000000000ull;
     rc = s3_identity_find(c->options.ca_file, &c->proxies, &own, eb);
@@ -326,6 +328,7 @@ renew_keys(struct cloud *c, struct cloud_client *cc, struct errbuf *eb)
         rc = now_s < cc->expires_s ? ERR_OK : ERR_DENIED;
     }
     s3_identity_fini(&own);
+    assert(cc->renewing);
     cc->renewing = false;
     rt_cond_broadcast(&cc->renewed);
     return rc;
@@ -346,6 +349,7 @@ cloud_client_of(struct cloud *c, const struct map_backend *b, struct cloud_clien
         return renew_keys(c, cc, eb);
     }
     cc = xcalloc(1, sizeof *cc);
+    assert(settings[0] != '\0');
     cc->settings = settings;
     cc->endpoint = endpoint_of(&c->endpoints, endpoint_name(b), c->options.rate);
     rt_cond_init(&cc->renewed);
@@ -441,6 +445,7 @@ retry_wait(struct retry *r, const struct s3_failure *f, enum err rc)
     uint64_t bound = MIN(r->base_ms << MIN(r->tries, 10u), RETRY_BOUND_MS), wait;
     uint32_t random;
 
+    assert(r->base_ms > 0);
     metric_add(M_BACKEND_ERRORS, 0, 1);
     if (!f->retry || rc == ERR_CANCELLED || rt_cancelled() || r->left-- == 0)
         return false;

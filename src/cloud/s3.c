@@ -1,4 +1,5 @@
 /* s3: backends that speak S3. */
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -163,6 +164,7 @@ attempt_next(struct attempt *t)
 {
     bool more = !t->begun ? t->rc == ERR_OK : t->rc != ERR_OK && t->rc != ERR_NOT_FOUND;
 
+    assert(!t->asking || t->begun);
     if (t->asking)
         cloud_report(t->client, t->rc, &t->failure);
     t->asking = false;
@@ -329,6 +331,8 @@ cloud_get_begin(struct cloud *c, const struct map_bucket *b, struct span key,
         return rc == ERR_RANGE && ranged ? rc : backend_error(rc, eb);
     }
     g->end = first + out->body_length;
+    assert(g->call != NULL);
+    assert(g->end >= first);
     g->renew_at = first;
     free(g->etag);
     g->etag = xmemdup0(out->etag.at, cloud_etag_is_young(out) ? 0 : out->etag.len);
@@ -344,6 +348,7 @@ get_resume(struct cloud_get *g, struct errbuf *eb)
     struct s3_failure f;
     enum err rc = ERR_OK;
 
+    assert(g->at < g->end);
     s3_end(&g->call);
     if (g->etag[0] == '\0')
         return err_set(eb, ERR_BACKEND,
@@ -371,6 +376,7 @@ get_resume(struct cloud_get *g, struct errbuf *eb)
 static void
 get_leave(struct cloud_get *g)
 {
+    assert(g->at <= g->end || g->end == 0);
     if (g->entered && g->call != NULL && g->at == g->end)
         throttle_success(&g->client->throttle);
     s3_end(&g->call);
@@ -384,6 +390,8 @@ cloud_get_read(struct cloud_get *g, void *buf, size_t len, size_t *n, struct err
 {
     struct s3_failure broken = {.retry = true};
 
+    assert(g->at <= g->end);
+    assert(len > 0);
     *n = 0;
     for (;;) {
         enum err rc;
@@ -395,6 +403,7 @@ cloud_get_read(struct cloud_get *g, void *buf, size_t len, size_t *n, struct err
             return err_set(eb, rc, "the wait for the rate of the backend was cancelled");
         rc = g->call != NULL ? s3_read(g->call, buf, len, n, eb) : ERR_CLOSED;
         if (rc == ERR_OK && *n > 0) {
+            assert(*n <= g->end - g->at);
             g->at += *n;
             metric_add(M_BACKEND_BYTES, 0, (int64_t)*n);
             endpoint_consumed(g->client->endpoint, *n);

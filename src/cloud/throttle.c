@@ -1,5 +1,7 @@
 #include "cloud/throttle.h"
 
+#include <assert.h>
+
 #include "base/mem.h"
 
 #define LEAST 1
@@ -7,6 +9,7 @@
 void
 throttle_init(struct throttle *t, unsigned most)
 {
+    assert(most >= LEAST);
     *t = (struct throttle){.limit = most, .most = most};
     rt_cond_init(&t->freed);
 }
@@ -33,6 +36,7 @@ throttle_enter(struct throttle *t)
 void
 throttle_leave(struct throttle *t)
 {
+    assert(t->busy > 0);
     t->busy--;
     rt_cond_signal(&t->freed);
 }
@@ -40,9 +44,11 @@ throttle_leave(struct throttle *t)
 void
 throttle_success(struct throttle *t)
 {
+    assert(t->limit >= LEAST);
     t->limit = MIN(t->limit + 1 / t->limit, (double)t->most);
     if (t->busy < (unsigned)t->limit)
         rt_cond_signal(&t->freed);
+    assert(t->limit <= (double)t->most);
 }
 
 bool
@@ -52,5 +58,6 @@ throttle_slow_down(struct throttle *t, uint64_t now_ns)
         return false;
     t->cut_ns = now_ns;
     t->limit = MAX(MIN(t->limit, (double)MAX(t->busy, 2u)) / 2, (double)LEAST);
+    assert(t->limit >= LEAST);
     return true;
 }

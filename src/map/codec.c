@@ -52,6 +52,11 @@ map_uname(const struct map_bucket_id *id, char out[MAP_UNAME_MAX + 1])
                                      SPAN_ARG(id->name))
                           : snprintf(out, MAP_UNAME_MAX + 1, "%.*s", SPAN_ARG(id->name));
 
+    assert(id->provider < MAP_PROVIDERS_);
+    assert(id->name.len <= MAP_BUCKET_NAME_MAX);
+    assert(id->ns.len <= MAP_NAMESPACE_MAX);
+    assert(n >= 0);
+    assert(n <= (int)MAP_UNAME_MAX);
     return (struct span){out, (size_t)MIN(n, MAP_UNAME_MAX)};
 }
 
@@ -81,6 +86,9 @@ map_bucket_encode(const struct map_bucket *b, struct buf *out)
 {
     struct record_writer w;
 
+    assert(b->id > 0);
+    assert(b->pin_count <= MAP_PINS_MAX);
+    assert(b->property_count <= MAP_PROPERTIES_MAX);
     record_begin(&w, out, KIND_BUCKET, VERSION);
     record_put_u64(&w, F_ID, b->id);
     put_text(&w, F_NAME, b->name);
@@ -276,6 +284,7 @@ map_bucket_decode(struct span bytes, struct map_bucket **out, struct errbuf *eb)
                        "a bucket record lacks its id, its names or its remote, or a "
                        "setting is out of range");
     }
+    assert(b->refs == 1);
     *out = b;
     return ERR_OK;
 }

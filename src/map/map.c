@@ -35,6 +35,7 @@ struct map_service {
 const struct map_bucket *
 map_bucket_ref(const struct map_bucket *b)
 {
+    assert(b->refs > 0);
     __atomic_fetch_add(&((struct map_bucket *)(uintptr_t)b)->refs, 1, __ATOMIC_RELAXED);
     return b;
 }
@@ -108,6 +109,7 @@ map_bucket_property(const struct map_bucket *b, const char *name)
 {
     size_t len = strlen(name);
 
+    assert(strchr(name, '=') == NULL);
     for (unsigned i = 0; i < b->property_count; i++)
         if (strncmp(b->properties[i], name, len) == 0 && b->properties[i][len] == '=')
             return b->properties[i] + len + 1;
@@ -258,6 +260,8 @@ bucket_new(const struct change *c, uint64_t id)
 {
     struct map_bucket *b = xcalloc(1, sizeof *b);
 
+    assert(id > 0);
+    assert(c->as->name.len > 0);
     *b = (struct map_bucket){
         .refs = 1,
         .id = id,
@@ -426,6 +430,7 @@ map_bucket_copy(const struct map_bucket *b, struct map_bucket **out, struct errb
     struct buf record;
     enum err rc;
 
+    assert(b->refs > 0);
     buf_init(&record, META_VALUE_MAX);
     map_bucket_encode(b, &record);
     rc = map_bucket_decode(buf_span(&record), out, eb);

@@ -10,7 +10,8 @@
 #include "wire/json.h"
 #include "wire/tar.h"
 
-#define WAIT_NS 5000000000u /* while a large object is read, the client hears of us */
+#define WAIT_NS                                                                          \
+    5000000000u /* while a large object is read, the client gets a sign of life */
 
 void
 backup_init(struct backup *b, struct disks *disks,

@@ -357,7 +357,7 @@ secrets_at_rest(struct rig *g, struct rt_dir *sets, struct rt_dir *state)
     CHECK_SAYS(g->eb.text, "expected 64 hex digits");
     CHECK(rt_file_store(state, "mine.key", key, key_len, 0644, NULL) == ERR_OK);
     CHECK(secrets_open(sets, state, "mine.key", &s, &g->eb) == ERR_DENIED);
-    CHECK_SAYS(g->eb.text, "can be read by others");
+    CHECK_SAYS(g->eb.text, "can be read by other users");
     free(key);
 }
 
