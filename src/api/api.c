@@ -107,13 +107,14 @@ api_handle(struct http_request *http, void *arg)
     q->api = arg;
     q->http = http;
     q->arena = http->arena;
-    q->front = front_end_of(http->head->path, false);
     q->op = OP_other;
     http->user = q;
     q->map_serial = map_serial(map_now(q->api->options.map));
     rc = query_parse(http->head->query, q->arena, &q->query, &q->fault);
     if (rc == ERR_OK)
         rc = request_split_name(q);
+    else
+        q->front = front_end_of(http->head->path, false);
     if (rc == ERR_OK)
         q->front->handle(q);
     else

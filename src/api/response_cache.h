@@ -1,7 +1,7 @@
 /* response_cache: the rendered heads of GETs of objects of up to 1 MiB that the block cache holds (docs/decisions/0004).
  *
  * Each loop has a table of its own, keyed by Host and raw target. A cached response says which entry of the object it was
- * made of and to whom it was given; inline_get.c checks both before it serves it. It is good while the buckets and their
+ * made of and which caller it was given to; inline_get.c checks both before it serves it. It is good while the buckets and their
  * settings (map_serial), the object's entry and, for a signed one, the users (auth_serial) are the same.
  *
  * Threads: any loop; a table is its loop's alone. Memory: at most 1/8 of the block cache's, touched as the tables fill.

@@ -64,7 +64,7 @@ static_assert(AUTH_ALL == (1 << 18) - 1, "every right belongs to a union");
 
 struct auth_grant {
     auth_rights rights;
-    char *bucket; /* owned by whoever holds the grant; "*": all */
+    char *bucket; /* owned by the holder of the grant; "*": all */
     char *prefix; /* "": all keys */
 };
 
