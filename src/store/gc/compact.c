@@ -16,7 +16,7 @@
 #include "store/wal/flush.h"
 
 #define ROUND_MS     1000u
-#define QUIET_MS     5000u /* nobody wrote for so long: then compaction goes further */
+#define QUIET_MS     5000u /* without user writes for so long compaction goes further */
 #define RATE_DEFAULT MIB(64)
 
 /* ---- pace ---- */
@@ -237,7 +237,7 @@ compactor_free(struct compactor **kp)
 
 /* ---- at once ---- */
 
-struct at_once {
+struct compact_call {
     struct store *disk;
     struct errbuf *eb;
     enum err rc;
@@ -246,7 +246,7 @@ struct at_once {
 static void
 compact_on_owner(void *arg)
 {
-    struct at_once *a = arg;
+    struct compact_call *a = arg;
     struct compactor *k = a->disk->compactor;
     uint64_t used = atomic_load(&a->disk->segments->used_bytes[STORE_NATIVE]) +
                     atomic_load(&a->disk->segments->used_bytes[STORE_CACHED]);
@@ -269,7 +269,7 @@ compact_on_owner(void *arg)
 enum err
 store_compact(struct store *d, struct errbuf *eb)
 {
-    struct at_once a = {.disk = d, .eb = eb, .rc = ERR_CANCELLED};
+    struct compact_call a = {.disk = d, .eb = eb, .rc = ERR_CANCELLED};
     enum err rc = on_owner_loop(d, compact_on_owner, &a);
 
     return rc == ERR_OK ? a.rc : rc;

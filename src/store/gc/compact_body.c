@@ -307,7 +307,7 @@ end_batch(struct body_pass *p, struct errbuf *eb)
 
 /* ---- one segment ---- */
 
-/* Is there room for it that nobody else needs? */
+/* Is there room for it beside the reserve? */
 static bool
 has_room(struct store *d, enum store_class class, uint64_t size)
 {

@@ -439,7 +439,7 @@ retire(struct compactor *k, struct segment **sp, bool oldest, struct errbuf *eb)
     return ERR_OK;
 }
 
-/* Moves what lives in it, until nothing does. Takes the reference where it goes: whoever reads has the only others. */
+/* Moves what lives in it, until nothing does. Takes the reference where the log goes: readers hold the only others. */
 static enum err
 compact_log(struct compactor *k, struct segment **sp, struct errbuf *eb)
 {

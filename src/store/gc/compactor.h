@@ -1,5 +1,5 @@
 /* compactor: what the files of compaction share: compact.c (the fiber, when and how fast), compact_log.c, compact_body.c.
- * Owner loop; nobody else includes it. */
+ * Owner loop; private to these files. */
 #pragma once
 #include "store/gc/compact.h"
 #include "store/gc/relocate.h"
@@ -17,7 +17,7 @@ struct compactor {
     bool stop;
     unsigned urgent; /* store_compact(): no pace, and as if it were quiet */
 
-    uint64_t user_bytes, quiet_since_ms; /* when somebody wrote last */
+    uint64_t user_bytes, quiet_since_ms; /* of the last user write */
 
     struct arena *arena;         /* owned; of what is moved at the moment */
     struct compact_batch *batch; /* owned */

@@ -100,7 +100,7 @@ puncher_given_out(struct puncher *p, uint32_t segment, uint64_t from)
 
 /* ---- segments of one body ---- */
 
-/* *busy: somebody reads it. */
+/* *busy: a reader has it open. */
 static enum err
 unlink_one(struct store *d, const struct garbage *dead, bool *busy, struct errbuf *eb)
 {
@@ -160,7 +160,7 @@ bury(struct store *d, struct segment *s, uint64_t offset,
         return ERR_IO;
     if (got != SCAN_BATCH)
         return ERR_OK; /* given out again, or damaged: the check says so */
-    /* Somebody else's. And one that is dead already may be a leftover inside a place that was given out again, whose span
+    /* Another body's. And one that is dead already may be a leftover inside a place that was given out again, whose span
      * reaches into the next one: only who comes to it from place to place (no content) believes it. */
     if (m.kind == LOG_RECORD_OPEN ||
         (content != NULL &&

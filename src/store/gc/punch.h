@@ -2,7 +2,7 @@
  * header of the dead, durable, then the rest of it is punched out of the file; a shared segment in which nothing lives is
  * unlinked.
  *
- * Bodies come here when the index has durably forgotten them (flush.c). None is touched while somebody reads it: it is
+ * Bodies come here when the index has durably forgotten them (flush.c). None is touched while a reader has it: it is
  * tried again a second later. What a crash forgot is found by a walk over each shared segment that holds more than
  * lives in it, once after the start.
  *
@@ -23,7 +23,7 @@ void puncher_free(struct puncher **pp); /* NULL is fine */
 /* wals.on_garbage of an open store. */
 void puncher_on_garbage(struct store *d, const struct garbage *garbage, uint32_t count);
 void puncher_add(struct puncher *p, const struct garbage *garbage, uint32_t count);
-/* Places of a segment from `from` on are given out again: whoever died there is forgotten. A copy that comes back has
+/* Places of a segment from `from` on are given out again: garbage that stood there is forgotten. A copy that comes back has
  * the content id it had, so that would not tell the new body from the old one. */
 void puncher_given_out(struct puncher *p, uint32_t segment, uint64_t from);
 /* Tries all that wait, once, and walks one segment. *more: there may be another to walk. An error is one of the disk,

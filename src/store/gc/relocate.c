@@ -148,7 +148,7 @@ classify_negative(struct relocation *out, bool oldest)
     return ERR_OK;
 }
 
-/* Undecided, and this is the record that prepared it. */
+/* A prepared version, and this is the record that prepared it. */
 static enum err
 classify_prepared(struct store *d, const struct log_record *m, struct relocation *out,
                   struct errbuf *eb)
@@ -196,7 +196,7 @@ upload_is_open(struct store *d, const struct log_record *m, bool *out, struct er
     return rc == ERR_NO_UPLOAD ? ERR_OK : rc;
 }
 
-/* A manifest that nobody names has ended its upload nevertheless. */
+/* A manifest without an entry has ended its upload nevertheless. */
 static enum err
 classify_manifest(struct store *d, const struct log_record *m, bool oldest,
                   struct relocation *out, struct errbuf *eb)
@@ -231,7 +231,7 @@ classify_owned_part(struct store *d, const struct log_record *m, struct relocati
 
     assert(m->part > 0);
     if (m->place.segment != 0)
-        return ERR_OK; /* the manifest says where it is, nobody needs the record */
+        return ERR_OK; /* the manifest says where it is: the record is not needed */
     if (prepared_has_upload(d->prepared, &m->upload))
         return classify_stuck(out);
     rc =
@@ -354,7 +354,7 @@ classify_meta(struct store *d, const struct log_record *m, struct relocation *ou
     return rc == ERR_NOT_FOUND ? ERR_OK : rc;
 }
 
-/* It makes the entry that there is: a delete marker, or a tombstone that others must hear of. */
+/* It makes the entry that there is: a delete marker, or a tombstone that other replicas still need. */
 static void
 classify_live_delete(struct relocation *out)
 {

@@ -3,7 +3,7 @@
  *     put, commit, moved, prepare (committed)   an entry names its body:       moved
  *     upload-complete and its like            an entry names its manifest:   moved, with UPLOAD; else the end of the upload
  *     part                                    its upload is open:         as it is; an object has it: moved, and a new manifest
- *     upload-begin, meta, doubt, prepare      an entry names it:             as it is
+ *     upload-begin, meta, in-doubt, prepare   an entry names it:             as it is
  *     delete, tombstone                       an entry is what they made:    as the entry says
  *     delete of a version that ended          older logs are there:       version-delete of the null version before it, if it had one
  *     delete, abort and what else says no     older logs are there:       as it is; else nothing could come back: dropped
@@ -27,7 +27,7 @@ enum relocate_action {
     RELOCATE_DROP,     /* of no use any more */
     RELOCATE_MOVE,     /* a body's record: as `moved` */
     RELOCATE_MANIFEST, /* the same, of an object of parts */
-    RELOCATE_PART, /* a part that an object has in a log: `moved`, and its manifest anew */
+    RELOCATE_PART, /* a part that an object has in a log: `moved`, and its manifest again */
     RELOCATE_KEEP, /* as it is */
     RELOCATE_WAIT, /* as it is, while older logs are there */
     RELOCATE_END,  /* of an upload: as upload-abort, while older logs are there */
@@ -69,14 +69,14 @@ enum err relocate_commit(const struct relocation *from, struct arena *a,
                          struct store_key *key, struct commit *c,
                          struct errbuf *eb) MUST_CHECK;
 /* The same of a body in a body segment, by the header there: RELOCATE_MOVE, RELOCATE_KEEP (a part of an open upload) or RELOCATE_PART
- * (an object has it). Whoever moves it says so with the new place. */
+ * (an object has it). The record of its move names the new place. */
 enum err relocate_classify_body(struct store *d, const struct log_record *m,
                                 struct relocation *out, struct errbuf *eb) MUST_CHECK;
 struct place relocate_old_place(const struct relocation *c);
 /* What such a delete with this version took away stands there again. */
 bool relocate_is_superseded(enum log_record_kind kind, const struct version *v,
                             const struct entry *now);
-/* Does the body with this header, in a body segment, have an entry, a part, a manifest or an undecided version that names
+/* Does the body with this header, in a body segment, have an entry, a part, a manifest or a prepared version that names
  * its place? `generation` is not looked at. */
 enum err relocate_body_is_live(struct store *d, const struct log_record *m, bool *out,
                                struct errbuf *eb) MUST_CHECK;

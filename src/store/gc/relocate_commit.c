@@ -54,7 +54,7 @@ commit_as_relocation(const struct relocation *from, struct object_meta *meta,
 }
 
 /* As its entry says: a delete that came before versioning was known left a marker too, metadata and the end of a newer version
- * raised its version, and what all have heard of is no tombstone any more. */
+ * raised its version, and a tombstone that every replica has applied is none any more. */
 static void
 commit_as_delete(const struct entry *entry, struct object_meta *meta, struct commit *c)
 {

@@ -136,7 +136,7 @@ count_error(struct health *h, enum rt_io kind)
     atomic_fetch_add_explicit(&h->unanswered, 1, memory_order_relaxed);
 }
 
-/* Whoever reads one bad sector again and again must not take the disk out. */
+/* Reads of one bad sector again and again must not take the disk out. */
 static bool
 is_new_place(struct health *h, uint64_t where)
 {

@@ -7,12 +7,12 @@
  *      \      |    errors beyond the limit, folder gone, nothing answers, a fault in the index
  *       '-----+--> FAILED (has left: nothing begins, everything is ERR_IO at once)
  *
- * There is one place where it hears: it observes the disk's folder (rt_dir_observe), so each read, write, sync and name
- * of every file below it is told, whoever asked. What rt does not see (the index's own map and commits) and what only
- * readers know (a wrong sum) is told by the calls below. A damaged block is counted and takes no disk out. READ_ONLY
+ * It observes the disk's folder (rt_dir_observe), so each read, write, sync and name
+ * of every file below it is reported. What rt does not see (the index's own map and commits) and what only
+ * readers know (a wrong sum) is reported by the calls below. A damaged block is counted and takes no disk out. READ_ONLY
  * and FAILED last until the disk is opened again.
  *
- * Threads: what is told, any; the tick is a fiber of the owner loop. Nothing here is on the way of a warm read but
+ * Threads: reports, any; the tick is a fiber of the owner loop. Nothing here is on the way of a warm read but
  * health_gone(). Outlives the disk: files that the kernel still works on hold it.
  */
 #pragma once

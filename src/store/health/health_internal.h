@@ -70,6 +70,6 @@ static_assert(offsetof(struct health, now) == 0, "health_gone() relies on it");
 extern struct lock healths_lock;
 extern struct list healths; /* those that are started */
 
-/* Whoever comes first says why. True: the state is `to` now and was lower before. `error`: an errno or 0. */
+/* The first caller says why. True: the state is `to` now and was lower before. `error`: an errno or 0. */
 bool health_move(struct health *h, enum store_state to, const char *why, int error);
 void health_counts(const struct health *h, struct store_health *out);

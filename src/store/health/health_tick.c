@@ -36,7 +36,7 @@ health_check(const struct health *h)
 
 /* One meter over the last tick: is it slow? *used: it had anything to measure. */
 static bool
-judge_meter(struct health *h, struct meter *m, bool *used)
+check_meter(struct health *h, struct meter *m, bool *used)
 {
     uint64_t count = atomic_load(&m->count), sum = atomic_load(&m->sum_ns),
              share = atomic_load(&m->share_ns), n = count - m->owner.count;
@@ -67,9 +67,9 @@ judge_meter(struct health *h, struct meter *m, bool *used)
     return false;
 }
 
-/* Counted in ticks, as judge_stall() does. */
+/* Counted in ticks, as check_stall() does. */
 static void
-judge_slowness(struct health *h)
+check_slowness(struct health *h)
 {
     assert(h->limits.tick_ms > 0);
     if (atomic_load(&h->state) == STORE_SLOW && h->limits.slow_leave_ms > 0 &&
@@ -78,7 +78,7 @@ judge_slowness(struct health *h)
 }
 
 static void
-judge_speed(struct health *h)
+check_speed(struct health *h)
 {
     const char *slowest = NULL;
     bool used = false;
@@ -86,7 +86,7 @@ judge_speed(struct health *h)
     char why[64];
 
     for (unsigned i = 0; i < METERS; i++)
-        if (judge_meter(h, &h->meters[i], &used))
+        if (check_meter(h, &h->meters[i], &used))
             slowest = meter_names[i];
     if (slowest != NULL) {
         h->owner.fine_ticks = 0;
@@ -161,9 +161,9 @@ start_probe(struct health *h, uint64_t now_ns)
 }
 
 /* Operations are there and none has ended for too long. Counted in ticks: a process that stood still (stopped, frozen, its
- * machine paused) comes back to a clock that went on and to operations that ended meanwhile, which it has not heard of. */
+ * machine paused) comes back to a clock that went on and to operations that ended meanwhile, which were not reported to it. */
 static void
-judge_stall(struct health *h)
+check_stall(struct health *h)
 {
     uint64_t done = atomic_load(&h->observer.done);
 
@@ -187,9 +187,9 @@ tick(struct health *h)
         for (unsigned i = 0; i < ERROR_PLACES; i++)
             atomic_store(&h->places[i], 0);
     }
-    judge_stall(h);
-    judge_speed(h);
-    judge_slowness(h);
+    check_stall(h);
+    check_speed(h);
+    check_slowness(h);
     if (!atomic_load(&h->now.gone))
         start_probe(h, now_ns);
 }

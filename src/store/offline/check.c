@@ -121,7 +121,7 @@ open_real(struct check *k, struct errbuf *eb)
     k->repair.index |= rc == ERR_OK && k->real == NULL;
     if (rc == ERR_OK && k->real == NULL && state == INDEX_BAD)
         check_fault(k, "the index is damaged: the next start, or forebay disk rebuild, "
-                       "makes it anew from the logs");
+                       "rebuilds it from the logs");
     else if (rc == ERR_OK && k->real == NULL)
         check_note(k, "the index is %s: the next start rebuilds it from the logs",
                    state == INDEX_EMPTY ? "empty" : "another disk's");
@@ -192,7 +192,7 @@ check_run(struct check *k, const char *path, const char *scratch, struct errbuf 
     if (rc == ERR_OK)
         rc = check_objects(k, eb);
     if (k->result->faults > CHECK_SENTENCES_MAX)
-        k->say(k->arg, true, "… and more: only the first 1000 faults are told");
+        k->say(k->arg, true, "… and more: only the first 1000 faults are listed");
     return rc;
 }
 

@@ -87,7 +87,7 @@ enum err check_index(struct check *k, struct errbuf *eb) MUST_CHECK;
 bool check_is_dropped(const struct check *k, const struct entry *entry);
 enum err check_objects(struct check *k, struct errbuf *eb) MUST_CHECK;
 
-/* A disk that nobody serves, read only, its index made anew from the logs in a scratch folder: what check and export
+/* A disk that is not served, read only, its index rebuilt from the logs in a scratch folder: what check and export
  * work on. check_open() has files and scratch; check_logs() fills it. check_free() undoes whatever was done. */
 struct check *check_new(void);
 enum err check_open(struct check *k, const char *path, const char *scratch,

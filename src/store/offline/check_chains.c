@@ -128,7 +128,7 @@ repair_body(struct chain_repair *x, const struct named *n, struct errbuf *eb)
     return rc;
 }
 
-/* Nobody knows the place: dead, up to the next header that stands or is named by a record. */
+/* No record names the place: dead, up to the next header that stands or is named by a record. */
 static enum err
 repair_gap(struct chain_repair *x, const struct scan_source *source, uint64_t at,
            uint64_t *next, struct errbuf *eb)

@@ -56,8 +56,8 @@ check_superblock(struct check *k, struct errbuf *eb)
     rc = superblock_load(d->state, &s, eb);
     if (rc == ERR_CORRUPT)
         return err_set(eb, rc,
-                       "neither superblock is good, so nothing else can be judged; "
-                       "forebay disk check --repair makes them anew from the segments");
+                       "neither superblock is good, so nothing else can be checked; "
+                       "forebay disk check --repair rebuilds them from the segments");
     if (rc != ERR_OK)
         return rc;
     memcpy(d->o.cluster_id, s.cluster_id, sizeof d->o.cluster_id);
@@ -155,7 +155,7 @@ check_segment_header(struct check *k, enum store_class class, enum segment_kind 
                  check_class_name(class), name, why.text);
 }
 
-/* A native log whose header and first batch are damaged. A repair can't write the header anew: nothing is left that says where
+/* A native log whose header and first batch are damaged. A repair can't write the header again: nothing is left that says where
  * the log begins. */
 static void
 check_headless(struct check *k, uint32_t id)

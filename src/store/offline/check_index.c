@@ -95,7 +95,7 @@ tell(struct check *k, const struct coded_entry *ours, const struct coded_entry *
                     what[real->table], entry_text(real, text));
 }
 
-/* The same entry under another version: an object that compaction moved behind a doubt has the doubt's when it comes from the
+/* The same entry under another version: an object that compaction moved behind an in-doubt mark has the mark's when it comes from the
  * logs (change_moved.c), and one that was the current version until an older log was moved behind it has that of what ended
  * the one before. Both say which version it was born with. */
 static bool
@@ -120,8 +120,8 @@ same_but_version(const struct coded_entry *a, const struct coded_entry *b)
                    b->value);
 }
 
-/* A doubt that only the logs know: what cleared it was compacted away (carry.c drops it: without it the object is asked for
- * anew, no more). `b`: NULL where the index has no such entry. */
+/* An in-doubt mark that only the logs know: compaction drops the record that cleared it (gc/relocate.c), and without that the
+ * remote is asked once more. `b`: NULL where the index has no such entry. */
 static bool
 same_but_in_doubt(const struct check *k, const struct coded_entry *a,
                   const struct coded_entry *b)
@@ -136,7 +136,7 @@ same_but_in_doubt(const struct check *k, const struct coded_entry *a,
          !k->disk->recovery->after_gap) ||
         entry_decode(&where, a->value, &x) != ERR_OK || (x.flags & ENTRY_IN_DOUBT) == 0)
         return false;
-    if (!entry_has_object(&x)) /* it is only the doubt */
+    if (!entry_has_object(&x)) /* it is only the mark */
         return b == NULL || (entry_decode(&where, b->value, &y) == ERR_OK &&
                              (y.flags & ENTRY_TOMBSTONE) != 0);
     if (b == NULL)

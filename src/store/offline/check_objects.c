@@ -205,7 +205,7 @@ check_uploads(struct check *k, uint64_t bucket, struct arena *a, struct errbuf *
                             check_upload, &c, eb);
 }
 
-/* Versions that are prepared and undecided: what they become is the object or nothing, so they are read as objects. */
+/* Prepared versions: what they become is the object or nothing, so they are read as objects. */
 static enum err
 check_prepared(struct check *k, struct arena *a, struct errbuf *eb)
 {

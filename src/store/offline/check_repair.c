@@ -98,7 +98,7 @@ repair_superblocks(struct repairing *r, struct errbuf *eb)
     o.dry_run = false;
     rc = store_rebuild(r->path, &o, &rebuilt, eb);
     if (rc == ERR_OK && rebuilt.superblock)
-        on_told(r, "both superblocks: made anew from the headers of segments");
+        on_told(r, "both superblocks: rebuilt from the headers of segments");
     return rc;
 }
 
@@ -140,7 +140,7 @@ repair_header(struct repairing *r, struct store *d, const struct check_header *h
     if (rc == ERR_OK)
         rc = rt_sync(f, eb);
     if (rc == ERR_OK)
-        on_told(r, "segment %s: its header was written anew", name);
+        on_told(r, "segment %s: its header was written again", name);
     iobuf_drop(&b);
     buf_fini(&bytes);
     rt_file_close(&f);
@@ -198,7 +198,7 @@ repair_chains(struct repairing *r, struct store *d, const struct check_chain *ch
             continue;
         rc = check_repair_chain(d, c->class, c->segment, c->living, &mended, eb);
         if (rc == ERR_OK && mended > 0)
-            on_told(r, "segment %06" PRIu32 ": %" PRIu64 " headers were written anew",
+            on_told(r, "segment %06" PRIu32 ": %" PRIu64 " headers were written again",
                     c->segment, mended);
     }
     return rc;
@@ -222,7 +222,7 @@ repair_files(struct repairing *r, struct errbuf *eb)
     for (uint32_t i = 0; i < k->chain_count; i++)
         work |= k->chains[i].living > 0;
     if (rc == ERR_OK && k->repair.superblock)
-        on_told(r, "the superblock and its twin were written anew");
+        on_told(r, "the superblock and its twin were written again");
     chains = k->chains; /* ours from here on */
     chain_count = k->chain_count;
     k->chains = NULL;
@@ -231,7 +231,7 @@ repair_files(struct repairing *r, struct errbuf *eb)
         rc = open_disk(r, index, &d, eb); /* writes both superblocks */
         if (rc == ERR_OK) {
             if (index)
-                on_told(r, "the index was made anew from the logs");
+                on_told(r, "the index was rebuilt from the logs");
             rc = repair_chains(r, d, chains, chain_count, eb);
             store_close(&d);
         }

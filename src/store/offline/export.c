@@ -1,5 +1,5 @@
 /* export: the living objects of stopped disks, in order of bucket and key, given to a sink. It works on what the check
- * makes: a disk read only, its index made anew from the logs. */
+ * makes: a disk read only, its index rebuilt from the logs. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>

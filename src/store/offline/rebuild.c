@@ -76,7 +76,7 @@ remake_superblock(struct rebuild *r, const struct errbuf *why, struct errbuf *eb
     rt_dir_close(&node);
     r->out->superblock = true;
     say(r,
-        "both superblocks are of no use (%s): made anew from the headers of segments, "
+        "both superblocks are of no use (%s): rebuilt from the headers of segments, "
         "epoch %" PRIu64,
         why->text, r->super.epoch);
     return r->o->dry_run ? ERR_OK : superblock_save(r->state, r->lock, &r->super, eb);

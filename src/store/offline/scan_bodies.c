@@ -338,7 +338,7 @@ commit_orphan(struct orphans *os, const struct orphan *o, const struct log_recor
     return rc == ERR_OK ? commit_submit(d, STORE_NATIVE, &c, eb) : rc;
 }
 
-/* Nobody says that this body was ever acknowledged, so its header alone is not believed: after a cut it may be all that is
+/* No record says that this body was ever acknowledged, so its header alone is not believed: after a cut it may be all that is
  * there. *taken is false where it is damaged, which is said. */
 static enum err
 take_back(struct orphans *os, const struct orphan *o, struct arena *a, bool *taken,

@@ -1,5 +1,5 @@
 /* scan_bodies: bodies that no log knows, found by walking the headers of the body segments; and made real again. The last
- * resort of a rebuild. On the owner loop of an open disk that nobody else uses; may switch.
+ * resort of a rebuild. On the owner loop of an open disk without other users; may switch.
  *
  * A body counts as known when any record that is left in the native logs names its content, or when a record of its
  * key names a younger one. Of two unknown bodies of one key the younger one stands.

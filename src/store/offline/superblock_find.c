@@ -1,4 +1,4 @@
-/* A superblock made anew. Each segment says in its header which disk and cluster it belongs to, and each record which
+/* A superblock rebuilt. Each segment says in its header which disk and cluster it belongs to, and each record which
  * start wrote it; that is all a superblock knows but for its age. */
 #include <inttypes.h>
 

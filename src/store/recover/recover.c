@@ -422,7 +422,7 @@ recover_disk(struct store *d, struct errbuf *eb)
         rc = remember_damage(d, damaged, eb);
     d->recovery->wal_lost = d->wals->damaged;
     d->wals->damaged |=
-        d->o.rebuild; /* nothing is given back before somebody has looked */
+        d->o.rebuild; /* nothing is given back before an administrator has looked */
     for (unsigned c = 0; rc == ERR_OK && c < STORE_CLASSES_; c++) {
         rc = recover_bodies(d, (enum store_class)c, eb);
         recover_count_shared(d, (enum store_class)c);

@@ -54,7 +54,7 @@ has_record(struct store *d, const struct log_record *m, bool *out, struct errbuf
     return rc == ERR_NOT_FOUND ? ERR_OK : rc;
 }
 
-/* What logs that are damaged or gone said of a finished body nobody knows: it stays, for rebuild --from-bodies. What an index that was
+/* What damaged or missing logs said of a finished body is unknown: it stays, for rebuild --from-bodies. What an index that was
  * not read as a whole yet does not know stays as well: once that is proven it is given back as any dead body (punch.c). */
 static bool
 keeps_orphans(const struct store *d, const struct log_record *m)
@@ -79,7 +79,7 @@ more_lives(struct store *d, const struct segment *s, uint64_t found, bool *out,
 
 /* Walks the newest shared segment: where the next body goes, and which places have no record. Those at the end are
  * given out again, the others get the header of the dead. Behind a header that cannot be read (torn by a cut when it
- * was rewritten, or rotten) nothing is: how long its place is nobody knows, and what comes next may live. */
+ * was rewritten, or rotten) nothing is: the length of its place is unknown, and what comes next may live. */
 static enum err
 walk_places(struct store *d, struct segment *s, struct errbuf *eb)
 {

@@ -175,7 +175,7 @@ former_manifest(struct store *d, const struct log_record *m, struct manifest *ou
     return rc;
 }
 
-/* A manifest that compaction wrote anew: what it names elsewhere than the former one did was moved, and may be lost as any
+/* A manifest that compaction wrote again: what it names elsewhere than the former one did was moved, and may be lost as any
  * body. */
 static enum err
 relocated_parts_are_intact(struct store *d, const struct log_record *m, bool *out,

@@ -27,7 +27,7 @@
 #define PAGE            32u
 #define RATE_DEFAULT    MIB(64)
 #define INDEX_RATE      MIB(256)
-#define RATE_LEAST      KIB(64) /* of a pass that nobody asked for */
+#define RATE_LEAST      KIB(64) /* of a pass that is due, not asked for */
 #define PASS_DEFAULT_MS (7 * 24 * 3600 * UINT64_C(1000))
 #define FIRST_MS        (3600 * UINT64_C(1000)) /* after the first start of a disk */
 #define RESUME_MS       (60 * UINT64_C(1000)) /* after a restart in the middle of a pass */
@@ -42,7 +42,7 @@ struct scrub {
     struct rt_cond wake;
     struct rt_daemon daemon;
     _Atomic bool stop; /* a worker that verifies the index looks, too */
-    bool wanted;       /* begin anew now */
+    bool wanted;       /* begin again now */
     struct scrub_state state;
     int64_t next_ms; /* wall clock */
     uint64_t due_ns; /* of the pace */
@@ -156,7 +156,7 @@ pace(void *arg, uint64_t bytes)
     return rc;
 }
 
-/* Of the index: not within a pass, and somebody may be waiting for it. */
+/* Of the index: not within a pass, and a reader may be waiting for it. */
 static enum err
 pace_index(void *arg, uint64_t bytes)
 {
@@ -181,7 +181,7 @@ keep_finding(struct scrub *s, const struct scrub_finding *f)
 
     assert(s->count <= STORE_FINDINGS_MAX);
     assert(f->key_len <= sizeof f->key);
-    /* Only the last two passes are told. */
+    /* Only findings of the last two passes are kept. */
     while (old < s->count && s->findings[old].pass + 1 < f->pass)
         old++;
     if (old == 0 && s->count == STORE_FINDINGS_MAX)
@@ -438,7 +438,7 @@ end_pass(struct scrub *s)
 }
 
 /* What it hides, or remembers of old, no pass over what its entries name would show. From then on it is not believed when it says
- * that a key is not there, and it is made anew by the next start. */
+ * that a key is not there, and the next start rebuilds it. */
 static enum err
 scrub_index(struct scrub *s)
 {
@@ -553,7 +553,7 @@ run(void *arg)
         else if (!s->wanted)
             s->next_ms = wall_ms() + (int64_t)AGAIN_MS;
         if (rc == ERR_CANCELLED && (s->wanted || s->stop))
-            rc = ERR_OK; /* pace() gave up because it was told to */
+            rc = ERR_OK; /* pace() ended for that reason */
     }
     rt_daemon_over(&s->daemon);
 }

@@ -1,4 +1,4 @@
-/* scrub: reads everything that lives on a disk, always, slowly, and tells what is damaged before somebody wants it.
+/* scrub: reads everything that lives on a disk, always, slowly, and reports damage before a client meets it.
  *
  *     WAITS --(the next pass is due, or store_scrub_start)--> RUNS --(every bucket was read)--> WAITS
  *
@@ -13,7 +13,7 @@
  * given back (compact.c, recover_bodies.c): what a damaged index does not know of may live.
  *
  * What is found is looked up again first: an object, or a part, that was replaced or moved meanwhile is no finding. A damaged cached
- * version is dropped, so that the next read fetches it anew; for a native one whoever keeps other copies is asked
+ * version is dropped, so that the next read fetches it again; for a native one the room above repairs it from another copy
  * (store_on_damage).
  *
  * Fibers: one, on the owner loop. On disk: docs/formats.md, section "scrub".
@@ -35,7 +35,7 @@ void scrub_free(struct scrub **sp);
 struct scrub_state {
     struct scrub_pass pass, last;
     bool running;
-    bool asked;      /* somebody asked for this pass: at the full rate */
+    bool asked;      /* a request began this pass: at the full rate */
     uint64_t bucket; /* the next version to read is behind these */
     char key[STORE_KEY_MAX];
     size_t key_len;
@@ -55,7 +55,7 @@ enum err scrub_read_index(struct store *d, const _Atomic bool *stop,
                           enum err (*on_bytes)(void *arg, uint64_t bytes), void *arg,
                           struct errbuf *eb) MUST_CHECK;
 /* Reads all of one version from the disk and compares. ERR_CORRUPT and ERR_IO: *out says part, block and what;
- * `on_bytes` is told of what was read, may switch, and ends it by an error. */
+ * `on_bytes` gets the count of bytes read, may switch, and ends it by an error. */
 struct scrub_read {
     enum err (*on_bytes)(void *arg, uint64_t bytes);
     void *arg;

@@ -1,4 +1,4 @@
-/* One version of an object, read from the disk as if nobody had ever read it. */
+/* One version of an object, read from the disk never from the block cache. */
 
 #include <assert.h>
 
