@@ -16,6 +16,8 @@
     4u /* of those that nothing fits one is kept: keeping costs a tenth of encoding */
 #define LEN_MOST   4096u /* of a header worth keeping */
 #define TEXTS_MOST (16u << 10)
+static_assert(LEN_MOST <= HEAD_MAX, "a template is a header");
+static_assert(PLACES > 0, "a key has a place");
 
 struct at {
     uint16_t at, len; /* in the header; at 0: the field is not there */

@@ -9,6 +9,7 @@
 #pragma once
 #include "store/store_entry.h"
 #include "store/store_upload.h"
+#include <assert.h>
 #include <stdint.h>
 
 #include "base/buf.h"
@@ -17,6 +18,9 @@
 #define KEY_CODED_MAX   (4 + KEY_LAYER_BYTES) /* at most 511 */
 #define KEY_UPLOAD_MAX  (2 * STORE_KEY_MAX + 2 + 16)
 #define KEY_LAYERS_MAX  ((KEY_UPLOAD_MAX + KEY_LAYER_BYTES - 1) / KEY_LAYER_BYTES)
+static_assert(KEY_CODED_MAX <= 511, "LMDB's limit of a key");
+static_assert(KEY_UPLOAD_MAX > 2 * STORE_KEY_MAX, "escaping doubles a key at most");
+static_assert(KEY_LAYERS_MAX >= 2, "a long key has layers");
 
 /* Tables that memtable and index share, in the order in which a batch is applied: an upload that ends takes the
  * parts with it that the same batch brought. */

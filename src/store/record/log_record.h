@@ -9,6 +9,7 @@
 #include "store/store_entry.h"
 #include "store/store_upload.h"
 #include "wire/record.h"
+#include <assert.h>
 
 /* X(number, id, name in tar and in messages) */
 #define LOG_RECORD_KINDS(X)                                                              \
@@ -169,6 +170,14 @@ enum log_record_field {
 #define LOG_RECORD_VERSION_NEWEST    LOG_RECORD_VERSION_ENDS_NULL
 #define LAYOUT_PLAIN                 1
 #define LAYOUT_PARTS                 2
+static_assert(LOG_RECORD_PUT == 2, "kinds are numbers on the disk");
+static_assert(LOG_RECORD_VERSION_DELETE == 24, "kinds are numbers on the disk");
+static_assert(LOG_RECORD_BODY == 32, "kinds of body segments begin here");
+static_assert(LOG_RECORD_DEAD == 35, "kinds are numbers on the disk");
+static_assert(LOG_RECORD_VERSION < LOG_RECORD_VERSION_NEWEST,
+              "newer records have higher versions");
+static_assert(LAYOUT_PLAIN != LAYOUT_PARTS, "layouts are apart");
+static_assert(FIELD_MTIME == 64, "metadata fields begin here");
 
 #define LOG_RECORD_HEAD_SUM 4 /* bytes of the head sum, behind the record */
 /* The sum over a header, the head sum at `at` as zeros. */

@@ -9,6 +9,11 @@
 #define HEAD_BYTES  32u
 #define ENTRY_BYTES 64u
 #define SUMS_HEAD   16u /* of the section behind the pages */
+static_assert(HEAD_BYTES + ENTRY_BYTES * MANIFEST_PAGE_PARTS <= MANIFEST_PAGE,
+              "a page holds its parts");
+static_assert(MANIFEST_PAGE % 512 == 0, "pages are whole blocks of tar");
+static_assert(PART_MAX % MANIFEST_PAGE_PARTS == 0, "the largest manifest is whole pages");
+static_assert(MANIFEST_SUM_MAX <= UINT8_MAX, "sum_len is one byte");
 static_assert(HEAD_BYTES + MANIFEST_PAGE_PARTS * ENTRY_BYTES <= MANIFEST_PAGE,
               "a page holds its parts");
 enum { IN_LOG = 1 };

@@ -12,6 +12,9 @@
 static const char magic[8] = {'F', 'B', 'D', 'I', 'S', 'K', '\r', '\n'};
 #define SUM_AT  12
 #define SUM_LEN 4
+static_assert(SUPERBLOCK_BYTES == STORE_ALIGN, "each copy is written by one page");
+static_assert(SUM_AT + SUM_LEN < SUPERBLOCK_BYTES, "the sum stands inside");
+static_assert((SUPERBLOCK_NODE_STATE & SUPERBLOCK_REMOVED) == 0, "flags are apart");
 
 static uint32_t
 superblock_sum_of(const char *bytes)
