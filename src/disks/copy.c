@@ -1,4 +1,4 @@
-/* One object from disk to disk, and one key put right. */
+/* Copies one object from replica to replica, and reconciles one key. */
 #include <assert.h>
 #include <string.h>
 
@@ -30,6 +30,7 @@ copy_bytes(struct replica *from, struct replica *to, const struct store_key *k,
     struct span piece;
     enum err rc = from->ops->read_begin(from, k, entry, at, len, &r, eb);
 
+    assert(w != NULL);
     while (rc == ERR_OK && copied < len) {
         rc = from->ops->read_next(r, DEADLINE_NEVER, &piece, eb);
         if (rc == ERR_OK)
@@ -134,6 +135,8 @@ copy_object(struct disks *ds, const struct disks_key *k, const struct entry *ent
     struct object_meta meta;
     enum err rc = from == NULL || dest == NULL ? err_unreachable(eb) : ERR_OK;
 
+    assert(to != entry->place.disk);
+    assert(to < atomic_load(&ds->slot_count));
     if (rc == ERR_OK)
         rc = replica_meta(from, &k->at, entry, a, &meta, eb);
     if (rc == ERR_OK && meta.versioning == STORE_UNVERSIONED &&
@@ -164,6 +167,7 @@ copy_tombstone(struct disks *ds, const struct disks_key *k, const struct entry *
     struct replica *d = replica_enter(ds, to);
     enum err rc = replica_delete_with(d, &k->at, &o, &done, eb);
 
+    assert(to < atomic_load(&ds->slot_count));
     replica_leave(d);
     return rc;
 }
@@ -176,6 +180,7 @@ copy_to_owner(struct disks *ds, const struct disks_key *k, unsigned to, uint64_t
     uint64_t bytes = 0;
     enum err rc = lookup_all(ds, k, &entry, eb);
 
+    assert(to < atomic_load(&ds->slot_count));
     if (rc == ERR_NOT_FOUND)
         return ERR_OK;
     if (rc == ERR_OK && (entry.flags & ENTRY_HISTORY) != 0)
@@ -189,7 +194,7 @@ copy_to_owner(struct disks *ds, const struct disks_key *k, unsigned to, uint64_t
                                   : rc; /* it has that version, or a newer one, already */
 }
 
-/* ---- one key put right ---- */
+/* ---- reconciling one key ---- */
 
 /* What one slot has of a key. */
 static enum err
@@ -199,6 +204,7 @@ entry_on(struct disks *ds, const struct disks_key *k, unsigned i, struct entry *
     struct replica *d = replica_enter(ds, i);
     enum err rc = replica_lookup_any(d, &k->at, out, eb);
 
+    assert(i < atomic_load(&ds->slot_count));
     replica_leave(d);
     return rc;
 }
@@ -211,6 +217,8 @@ copy_from_any(struct disks *ds, const struct disks_key *k, const struct entry *b
 {
     enum err rc = ERR_NOT_FOUND;
 
+    assert(p->placed <= p->count);
+    assert((best->flags & ENTRY_TOMBSTONE) == 0);
     for (unsigned i = 0; i < p->count; i++) {
         struct entry entry;
 
@@ -235,6 +243,7 @@ forget_on(struct disks *ds, const struct disks_key *k, unsigned i,
     struct replica *d = replica_enter(ds, i);
     enum err rc = replica_drop_copy(d, &k->at, &entry->version, eb);
 
+    assert(i < atomic_load(&ds->slot_count));
     POINT(MOVE_FORGOTTEN);
     replica_leave(d);
     if (rc == ERR_OK)
@@ -266,11 +275,13 @@ end_tombstone_everywhere(struct disks *ds, const struct disks_key *k,
     return ERR_OK;
 }
 
-/* A delete is told to everybody who has something older; when all have heard it nothing need remember it. */
+/* The delete goes to every replica that has something older; when all of them have it, the tombstones are dropped. */
 static enum err
 deliver_delete(struct disks *ds, const struct disks_key *k, const struct places *p,
                const struct entry *best, struct reconciled *done, struct errbuf *eb)
 {
+    assert((best->flags & ENTRY_TOMBSTONE) != 0);
+
     for (unsigned i = 0; i < p->count; i++) {
         struct entry entry;
         enum err rc = entry_on(ds, k, p->at[i], &entry, eb);
@@ -288,19 +299,23 @@ deliver_delete(struct disks *ds, const struct disks_key *k, const struct places 
     return end_tombstone_everywhere(ds, k, p, best, eb);
 }
 
-/* A decide is not synced: as long as the power may take it back, the owner's entry must stay. */
+/* The commit of a prepared version is not synced: while a power cut may take it back, the owner's entry must stay. */
 bool
 is_durable(struct disks *ds, unsigned i, const struct version *v)
 {
+    assert(i < atomic_load(&ds->slot_count));
+
     return v->epoch < ds->control.o.epoch || v->counter <= ds->slots[i].durable;
 }
 
-/* What has been decided by now is durable on the placed disks when this returns. The caller holds no key. */
+/* What is committed by now is durable on the placed disks when this returns. The caller holds no key's lock. */
 static enum err
 make_durable(struct disks *ds, const struct places *p, struct errbuf *eb)
 {
     uint64_t upto = atomic_load(&ds->ids.counter);
 
+    assert(rt_loop_index() == 0);
+    assert(p->placed <= p->count);
     changes_before_end(ds);
     for (unsigned i = 0; i < p->placed; i++) {
         struct replica *d = replica_enter(ds, p->at[i]);
@@ -318,7 +333,9 @@ static enum err
 remove_surplus(struct disks *ds, const struct disks_key *k, const struct places *p,
                struct reconciled *done, struct errbuf *eb)
 {
-    assert(p->placed > 0); /* somebody keeps it */
+    assert(p->placed <= p->count);
+
+    assert(p->placed > 0); /* a placed replica keeps it */
     let_listings_pass(ds);
     for (unsigned i = p->placed; i < p->count; i++) {
         struct entry entry;
@@ -340,6 +357,9 @@ deliver_object(struct disks *ds, const struct disks_key *k, const struct places 
                const struct entry *best, uint64_t damaged, struct reconciled *done,
                bool *early, struct errbuf *eb)
 {
+    assert(p->placed > 0);
+    assert((best->flags & ENTRY_TOMBSTONE) == 0);
+
     *early = false;
     for (unsigned i = 0; i < p->placed; i++) {
         struct entry entry;
@@ -369,6 +389,7 @@ cached_drop(struct disks *ds, const struct disks_key *k, unsigned slot, bool *dr
     bool existed;
     enum err rc = r != NULL ? replica_lookup(r, &k->at, &entry, eb) : ERR_NOT_FOUND;
 
+    assert(slot < atomic_load(&ds->slot_count));
     *dropped = rc == ERR_OK && (entry.flags & ENTRY_CACHED) != 0;
     if (*dropped)
         rc = store_delete(r->store, &k->at, STORE_CACHED, NULL, &existed, eb);
@@ -381,6 +402,8 @@ static enum err
 drop_cached(struct disks *ds, const struct disks_key *k, const struct places *p,
             struct reconciled *done, struct errbuf *eb)
 {
+    assert(p->placed > 0);
+
     for (unsigned i = 1; i < p->count; i++) {
         bool dropped;
         enum err rc = cached_drop(ds, k, p->at[i], &dropped, eb);
@@ -393,7 +416,7 @@ drop_cached(struct disks *ds, const struct disks_key *k, const struct places *p,
     return ERR_OK;
 }
 
-/* One that is held, or can't be given up for another reason, is left; *rc says so, and the others follow. */
+/* An upload that cannot be aborted now stays; *rc says so, and the others follow. */
 static void
 copy_upload_abort(struct disks *ds, struct replica *d, const struct store_key *k,
                   const struct upload_id *u, enum err *rc, struct errbuf *eb)
@@ -402,7 +425,7 @@ copy_upload_abort(struct disks *ds, struct replica *d, const struct store_key *k
     struct errbuf why = {{0}};
     enum err one;
 
-    /* Whoever brings a key home for a write holds its lock: then it is not left over. */
+    /* A write that copies the key to its owner holds the lock of the key: its upload is not a leftover. */
     keylock_take(ds->keylocks, hash);
     one = replica_upload_abort(d, k, u, &why);
     keylock_release(ds->keylocks, hash);
@@ -422,6 +445,8 @@ copy_uploads_abort(struct disks *ds, const struct disks_bucket *b, unsigned slot
     enum err rc = ERR_OK;
     bool more = true;
 
+    assert(rt_loop_index() == 0);
+    assert(slot < atomic_load(&ds->slot_count));
     if (d == NULL)
         return ERR_OK;
     while (more && !ds->rebalancer->stopping) {
@@ -488,6 +513,8 @@ key_reconcile(struct disks *ds, const struct disks_key *k, uint64_t damaged,
     struct places p;
     enum err rc;
 
+    assert(k->at.bucket != 0);
+    assert(done != NULL);
     for (unsigned i = 0;; i++) {
         bool early;
 

@@ -40,7 +40,7 @@ identify(const char *path, struct given *out, struct errbuf *eb)
                        "%s was removed from its node, and what is on it is no longer "
                        "current; empty the folder to use it as a new disk",
                        path);
-    /* A superblock that a crash left half made is store_open()'s to judge: it knows whether there are segments. */
+    /* store_open() handles a superblock that a crash left half made: it knows whether there are segments. */
     if (rc == ERR_OK || rc == ERR_NOT_FOUND || rc == ERR_CORRUPT)
         return ERR_OK;
     if (eb != NULL)
@@ -254,6 +254,8 @@ add_absent(struct disks *ds, const struct membership_disk *d)
     struct replica_slot *s = replica_slot_new(ds, d->id, d->path, d->weight, NULL);
     bool leaves_now = d->state != MEMBERSHIP_OUT && d->state != MEMBERSHIP_MISSED;
 
+    assert(rt_loop_index() == 0);
+    assert(d->state != MEMBERSHIP_REMOVED);
     s->missed = d->state == MEMBERSHIP_MISSED ||
                 (leaves_now && !ds->control.membership.converged);
     atomic_store(&s->state, REPLICA_OUT);
@@ -292,6 +294,7 @@ open_given(struct disks *ds, const struct disks_options *o, struct given *g, boo
     bool state = should_say_state(o, g, s == &ds->slots[0]);
     enum err rc = replica_slot_open(ds, g->path, state, eb);
 
+    assert(rt_loop_index() == 0);
     if (rc != ERR_OK)
         return rc;
     /* It was made from a copy here; or this one was lost then, and is back. */
@@ -312,6 +315,8 @@ open_all(struct disks *ds, const struct disks_options *o, struct given *g,
     unsigned here = 0;
     enum err rc = ERR_OK;
 
+    assert(rt_loop_index() == 0);
+    assert(atomic_load(&ds->slot_count) == 0);
     for (unsigned i = 0; rc == ERR_OK && i < ds->control.membership.count; i++) {
         const struct membership_disk *d = &ds->control.membership.disks[i];
 
@@ -419,6 +424,7 @@ warn_of_shared_filesystem(struct disks *ds)
     uint64_t seen[DISKS_MAX];
     unsigned count = atomic_load(&ds->slot_count);
 
+    assert(atomic_load(&ds->slot_count) <= DISKS_MAX);
     for (unsigned i = 0; i < count; i++) {
         struct store_stat one = {0};
 
@@ -481,12 +487,13 @@ some_log_failed(struct disks *ds)
 }
 
 /* The last word in the list: everything that was begun was ended. Not where a disk takes no writes: what it wrote last may be
- * there at the next start, and then the others have not heard of it. */
+ * there at the next start, and the other disks do not have it then. */
 static void
 close_list(struct disks *ds)
 {
     struct errbuf eb = {{0}};
 
+    assert(rt_loop_index() == 0);
     if (!ds->control.membership.open || !ds->control.closed_well || some_log_failed(ds))
         return; /* not listed; or the end before is still to be looked after */
     ds->control.membership.open = false;

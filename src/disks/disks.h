@@ -1,18 +1,17 @@
-/* disks: the disks of one node. The same verbs as disk.h, over all of them; who uses it need not know how many there are.
+/* disks: the disks of one node. The same verbs as store.h, over all of them; callers need not know how many there are.
  *
  * A key has its place by weighted rendezvous (place.h): the first disk of its order owns it, the next ones hold the
  * copies that its bucket wants. The owner orders the writes of a key: a body goes to all of its disks under one content
- * id, is prepared on the copies, judged and committed by the owner, then decided on the copies, then answered. Reads go
+ * id, is prepared on the copies, checked and committed by the owner, then committed on the copies, then acknowledged. Reads go
  * to the owner, and around it when it is lost, rotten or slow.
  *
  * The set is *converged* when every object lies where its key's order says. While it is not (a disk came or goes, one
  * failed), a lookup asks every disk, and the highest version wins, tombstones included. "Not found" is said only when
- * everyone who could hold the key was heard; else ERR_UNAVAILABLE.
+ * every replica that could hold the key has answered; else ERR_UNAVAILABLE.
  *
- * With one disk and no copies every call is the one of disk.h behind one branch: no lock, no allocation.
+ * With one disk every key lies there: no lock is taken, no order is computed.
  *
- * Fibers: any loop. Everything may switch but, while the index is resident and there is
- * one disk, disks_lookup(). Memory: what is borrowed must outlive the call.
+ * Fibers: any loop. Everything may switch. Memory: what is borrowed must outlive the call.
  * On disk: the list of disks, docs/formats.md section 10.
  */
 #pragma once
@@ -46,7 +45,8 @@ struct disks_options {
     uint64_t
         rebalance_rate; /* bytes a second that are moved between disks at most; 0: 128 MiB */
     void (*on_list)(
-        void *arg); /* after each durable change of the list; may switch; NULL: nobody */
+        void *
+            arg); /* called after each durable change of the list; may switch; NULL: none */
     void *arg;
 };
 /* Before anything is opened: which of the paths is the disk with the node's state? The first, when all are new.
@@ -145,13 +145,13 @@ enum err disks_in_doubt_clear(struct disks *ds, const struct disks_key *k,
                               struct errbuf *eb) MUST_CHECK;
 /* As store_in_doubt_resolve(), for the entry that disks_lookup() gave; ERR_PRECONDITION also where its disk is not the key's owner. */
 enum err disks_in_doubt_resolve(struct disks *ds, const struct disks_key *k,
-                                const struct entry *entry, uint32_t doubts,
+                                const struct entry *entry, uint32_t count,
                                 struct errbuf *eb) MUST_CHECK;
 uint32_t disks_in_doubt_count(struct disks *ds, const struct disks_key *k,
                               const struct entry *entry);
 
 /* Every key once, in byte order, whatever disks it lies on. `copies` of the bucket: with as many disks out of service
- * nobody knows all keys: ERR_UNAVAILABLE. */
+ * not all keys are known: ERR_UNAVAILABLE. */
 enum err disks_list(struct disks *ds, uint64_t bucket, unsigned copies, struct span after,
                     bool inclusive, uint32_t max, struct arena *a,
                     struct store_entry **out, uint32_t *count, bool *more,
@@ -239,7 +239,7 @@ enum err disks_upload_complete_version(struct disks *ds, const struct disks_key 
 enum err disks_bucket_empty(struct disks *ds, uint64_t bucket, unsigned copies,
                             bool *empty, struct errbuf *eb) MUST_CHECK;
 /* A bucket ends: from here on nothing is taken into it, and what was being taken is there, or not, when this returns. A
- * request that still means it is answered ERR_BUSY: asked again it finds no such bucket, or this one. ERR_BUSY: somebody else
+ * request that still means it is answered ERR_BUSY: asked again it finds no such bucket, or this one. ERR_BUSY: another call
  * is ending it. Where it is not removed after all: disks_bucket_reopen(). Any loop. May switch. */
 enum err disks_bucket_close(struct disks *ds, uint64_t bucket,
                             struct errbuf *eb) MUST_CHECK;
@@ -298,7 +298,7 @@ void disks_buckets(struct disks *ds,
                    void *arg);
 
 /* The folder becomes a disk of the node; it is made when missing. What belongs there by the order of keys moves there in
- * the background. ERR_DENIED, ERR_EXISTS with a sentence: it is, or was, somebody's. */
+ * the background. ERR_DENIED, ERR_EXISTS with a sentence: it is, or was, a disk of a node. */
 enum err disks_add(struct disks *ds, const char *path, uint8_t id[16],
                    struct errbuf *eb) MUST_CHECK;
 /* `which`: the path as listed, or the beginning of the id, 6 characters at least. The disk takes nothing new, and what it
@@ -313,7 +313,7 @@ enum err disks_remove(struct disks *ds, const char *which, bool force,
 enum err disks_hold(struct disks *ds, struct errbuf *eb) MUST_CHECK;
 void disks_release(struct disks *ds);
 
-/* Somebody found a copy damaged (a scrub): it is looked at, and made good from another one. `slot`: as in entry.disk; for a
+/* A scrub found a damaged copy: it is checked, and repaired from another one. `slot`: as in entry.disk; for a
  * disk of which only the struct is known, disks_replica_slot_of(). Any loop. Does not wait. */
 void disks_repair(struct disks *ds, const struct disks_key *k, unsigned slot);
 unsigned disks_replica_slot_of(struct disks *ds, const struct store *d);
@@ -338,7 +338,7 @@ struct disks_status {
     uint64_t elapsed_ms;  /* of it */
     uint64_t moved, moved_bytes; /* copied since the set was converged last */
     uint64_t copied_bytes;       /* in all, since the disks were opened */
-    uint64_t failed;             /* in it: could not be put right */
+    uint64_t failed;             /* in it: could not be reconciled */
     bool waiting;                /* for uploads that began before the set changed */
     uint64_t repairs, repaired;  /* that wait; done since the start */
     char why[384];               /* the last failure */

@@ -1,11 +1,13 @@
 #include "disks/hedge.h"
 
+#include <assert.h>
+
 #include "base/mem.h"
 #include "base/metrics.h"
 #include "disks/internal.h"
 
 #define LEAST_US     2000u  /* nothing below is worth a second read */
-#define MOST_US      80000u /* nobody waits longer for one copy while there is another */
+#define MOST_US      80000u /* no read waits longer for one copy while there is another */
 #define PATIENCE     8u     /* times as long, when no credit is left */
 #define READ_CREDIT  5      /* what each read earns */
 #define HEDGE_CREDIT 100    /* what a second one costs */
@@ -30,6 +32,9 @@ set(_Atomic uint32_t *at, uint32_t value)
 static const struct hedge_times *
 times_of(const struct disks *ds, unsigned slot, enum hedge_kind kind)
 {
+    assert(slot < DISKS_MAX);
+    assert(kind < HEDGE_KINDS);
+
     return &ds->slots[slot].times[kind];
 }
 
@@ -98,15 +103,19 @@ learn(struct hedge_times *t, uint64_t ns)
 void
 hedge_took(struct disks *ds, unsigned slot, enum hedge_kind kind, uint64_t ns)
 {
+    assert(slot < DISKS_MAX);
+
     if (atomic_load_explicit(&ds->hedge.credit, memory_order_relaxed) < HEDGE_CREDIT_MAX)
         atomic_fetch_add_explicit(&ds->hedge.credit, READ_CREDIT, memory_order_relaxed);
     learn(&ds->slots[slot].times[kind], ns);
 }
 
-/* Nobody knows how long it would have taken: twice as long is a guess that is right soon enough. */
+/* How long it would have taken is unknown: twice as long is a guess that later samples correct. */
 void
 hedge_late(struct disks *ds, unsigned slot, enum hedge_kind kind, uint64_t ns)
 {
+    assert(slot < DISKS_MAX);
+
     atomic_fetch_sub_explicit(&ds->hedge.credit, HEDGE_CREDIT, memory_order_relaxed);
     metric_add(M_READS_HEDGED, 0, 1);
     learn(&ds->slots[slot].times[kind], 2 * ns);
@@ -120,10 +129,12 @@ is_slower(struct disks *ds, unsigned slot, enum hedge_kind kind)
     return mean >= LEAST_US && mean / SLOWER >= hedge_least_of(ds, kind, false);
 }
 
-/* A disk of which nothing of that kind is known is judged by the other kind. */
+/* A disk without samples of that kind is compared by the other kind. */
 bool
 hedge_avoids(struct disks *ds, unsigned slot, enum hedge_kind kind)
 {
+    assert(kind < HEDGE_KINDS);
+
     if (get(&times_of(ds, slot, kind)->mean_us) == 0)
         kind = kind == HEDGE_SMALL ? HEDGE_LARGE : HEDGE_SMALL;
     return is_slower(ds, slot, kind) &&

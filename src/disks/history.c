@@ -2,10 +2,11 @@
  *
  * What any disk has is a version: the union of all of them goes to each disk that should have the key, the newest first, so
  * that each takes its place behind the one before it; then the others lose theirs, the current one last. So no older one
- * comes to light meanwhile.
+ * is seen meanwhile.
  */
 #include "disks/history.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,6 +46,9 @@ by_birth(const void *x, const void *y)
 static void
 keep(struct history *h, const struct entry *entry, unsigned slot)
 {
+    assert(slot < DISKS_MAX);
+    assert(h->count <= h->room);
+
     if (h->count == h->room) {
         h->room = h->room == 0 ? 16 : 2 * h->room;
         h->at = xrealloc(h->at, h->room * sizeof *h->at);
@@ -135,6 +139,7 @@ gather_from(struct replica *d, const struct store_key *k, unsigned slot,
     struct gathering g = {.history = h, .slot = slot, .least = h->count};
     enum err rc = each_version(d, k, gather_one, &g, eb);
 
+    assert(slot < DISKS_MAX);
     if (rc == ERR_OK && h->count - g.least > HISTORY_MAX)
         rc = err_set(eb, ERR_TOO_LARGE, "a key of over %u versions is not moved",
                      HISTORY_MAX);
@@ -197,6 +202,7 @@ gather(struct disks *ds, const struct disks_key *k, const struct places *p,
 {
     enum err rc = ERR_OK;
 
+    assert(p->count <= DISKS_MAX);
     for (unsigned i = 0; rc == ERR_OK && i < p->count; i++) {
         struct replica *d = replica_enter(ds, p->at[i]);
 
@@ -236,6 +242,8 @@ bring(struct disks *ds, const struct disks_key *k, struct kept *v, unsigned to,
     uint64_t left = v->on & ~((uint64_t)1 << to);
     enum err rc = ERR_CORRUPT;
 
+    assert(v->on != 0);
+    assert(to < atomic_load(&ds->slot_count));
     if ((v->entry.flags & ENTRY_MARKER) != 0)
         return history_copy_marker(ds, k, &v->entry, to, eb);
     (void)err_set(eb, rc, "no other disk has a copy of a version that can be read");
@@ -267,6 +275,7 @@ history_copy_all(struct disks *ds, const struct disks_key *k, struct history *h,
 {
     enum err rc = ERR_OK;
 
+    assert(to < atomic_load(&ds->slot_count));
     for (uint32_t i = h->count; rc == ERR_OK && i-- > 0;) {
         uint64_t bit = (uint64_t)1 << to;
         bool marker = (h->at[i].entry.flags & ENTRY_MARKER) != 0;
@@ -291,6 +300,7 @@ end_all(struct disks *ds, const struct disks_key *k, const struct places *p,
 {
     enum err rc = ERR_OK;
 
+    assert(p->placed <= p->count);
     for (uint32_t n = 0; rc == ERR_OK && n < h->count; n++) {
         struct version born = entry_born(&h->at[n].entry);
 
@@ -340,6 +350,8 @@ history_remove(struct disks *ds, const struct disks_key *k, unsigned slot,
 static bool
 all_durable(struct disks *ds, const struct places *p, const struct history *h)
 {
+    assert(p->placed <= p->count);
+
     for (uint32_t i = 0; i < h->count; i++)
         for (unsigned k = 0; k < p->placed; k++)
             if (!h->at[i].ended && !is_durable(ds, p->at[k], &h->at[i].entry.version))
@@ -350,6 +362,8 @@ all_durable(struct disks *ds, const struct places *p, const struct history *h)
 static bool
 has_any(const struct history *h, unsigned slot)
 {
+    assert(slot < DISKS_MAX);
+
     for (uint32_t i = 0; i < h->count; i++)
         if ((h->at[i].on >> slot & 1) != 0)
             return true;
@@ -366,6 +380,8 @@ history_reconcile(struct disks *ds, const struct disks_key *k, const struct plac
     struct history h = {0};
     enum err rc = p->unreachable ? err_unreachable(eb) : gather(ds, k, p, &h, eb);
 
+    assert(p->placed > 0);
+    assert(p->placed <= p->count);
     *early = false;
     for (unsigned i = 0; rc == ERR_OK && i < p->placed; i++)
         rc = history_copy_all(ds, k, &h, p->at[i], damaged, done, eb);
@@ -390,6 +406,7 @@ history_copy_to_owner(struct disks *ds, const struct disks_key *k, unsigned to,
     struct places p;
     enum err rc;
 
+    assert(to < atomic_load(&ds->slot_count));
     places_of(ds, k, &p);
     rc = gather(ds, k, &p, &h, eb);
     if (rc == ERR_OK)
@@ -419,6 +436,7 @@ newest_before(struct disks *ds, const struct store_key *k, unsigned slot,
     bool more;
     enum err rc;
 
+    assert(slot < atomic_load(&ds->slot_count));
     if (d == NULL)
         return err_unreachable(eb);
     arena_reset(a);

@@ -1,7 +1,7 @@
-/* internal: what the files of the disks room share. Nobody outside includes it.
+/* internal: what the files of the disks room share.
  *
  * Slots are numbered in the order in which disks came in this process, and never used twice: a slot that is read once
- * stays what it is. The set changes on loop 0 only ("the control"): membership, states, jobs.
+ * stays what it is. The set changes on loop 0 only (the control loop): membership, states, jobs.
  */
 #pragma once
 #include <stdatomic.h>
@@ -30,7 +30,7 @@ enum replica_state {
     REPLICA_DRAINING, /* takes nothing new */
     /* takes no writes until the next start: what it has is read, nothing goes there */
     REPLICA_FROZEN,
-    REPLICA_OUT, /* failed, or not here: nobody hears it, keys that only it holds are unavailable */
+    REPLICA_OUT, /* failed, or not here: it does not answer, keys that only it holds are unavailable */
     REPLICA_REMOVED, /* removed */
 };
 
@@ -78,10 +78,10 @@ struct disks {
     struct block_cache *block_cache; /* owned; shared with every store */
     struct hedge hedge;
 
-    /* Who is under way, so that a change of the set can wait for those who began before it. */
+    /* Changes under way, so that a change of the set can wait for those that began before it. */
     _Atomic uint32_t phase;          /* parity chooses the counter */
     _Atomic uint64_t changes[2];     /* calls between change_begin() and change_end() */
-    struct rt_waiter *_Atomic ender; /* of whoever waits for those of the phase before */
+    struct rt_waiter *_Atomic ender; /* waits for those of the phase before; NULL: none */
     _Atomic uint64_t
         closed[CLOSED_BUCKETS]; /* buckets that are deleted, or were: by id; 0: none */
     _Atomic uint32_t generation;
@@ -92,11 +92,12 @@ struct disks {
         _Atomic uint64_t of_slot[DISKS_MAX];
     } inside[LOOPS_MAX];
     _Atomic uint64_t removals; /* copies that were taken away from a place */
-    _Atomic uint32_t pauses;   /* somebody lists, and wants none of that for a moment */
-    struct keylocks *keylocks; /* owned */
-    struct rebalancer *rebalancer; /* owned; move.h */
+    _Atomic uint32_t
+        pauses; /* listings that were disturbed by removals, and hold them up for a moment */
+    struct keylocks *keylocks;     /* owned */
+    struct rebalancer *rebalancer; /* owned; rebalance.h */
 
-    /* Keeper. */
+    /* Control loop. */
     struct {
         struct store_options o; /* for disks that come */
         struct rt_dir *state;   /* owned; NULL: no list is kept */
@@ -113,7 +114,7 @@ struct disks {
         uint64_t rebalance_rate; /* bytes a second; 0: the rebalancer's own */
         void (*on_list)(void *arg);
         void *on_list_arg;
-        /* Buckets by id, those behind `after`; false: no more. NULL: nobody knows them yet. */
+        /* Buckets by id, those behind `after`; false: no more. NULL: they are not known yet. */
         bool (*next_bucket)(void *arg, uint64_t after, struct disks_bucket *out);
         void *buckets_arg;
     } control;
@@ -166,7 +167,7 @@ struct places {
     uint8_t at[DISKS_MAX];
 };
 void places_of(struct disks *ds, const struct disks_key *k, struct places *out);
-/* Is there a disk that can't be told that an object was deleted, and may bring it back? */
+/* Is there a disk that cannot receive a delete now, and may come back with the object? */
 bool any_replica_unreachable(struct disks *ds);
 /* All that answer, those that lose objects before those that gain them. */
 unsigned places_all(struct disks *ds, uint8_t out[DISKS_MAX]);
@@ -184,7 +185,7 @@ replica_slot_of(const struct replica *r)
 
     return (unsigned)(s - s->disks->slots);
 }
-/* The disk was drained or given up, then removed: what it had is not missed, also by calls that were about to ask it. */
+/* The disk was drained or dropped, then removed: what it had is not missed, also by calls that were about to ask it. */
 bool replica_is_removed(struct disks *ds, unsigned i);
 /* Calls inside slot i. Exact once it can no longer be entered and every loop has passed on. */
 uint64_t replica_inside(struct disks *ds, unsigned i);
@@ -227,34 +228,34 @@ void key_change_end(struct key_change *c);
 bool change_begin(struct disks *ds,
                   uint32_t *phase); /* returns whether keys are locked */
 void change_end(struct disks *ds, uint32_t phase);
-/* Returns when every change that began before has ended. Keeper. May switch. */
+/* Returns when every change that began before has ended. Control loop. May switch. */
 void changes_before_end(struct disks *ds);
 /* The same of those that began without the lock of their key; not where none can be. Any loop, not between change_begin() and
  * change_end(). May switch. */
 enum err unlocked_before_end(struct disks *ds, struct errbuf *eb) MUST_CHECK;
-/* Changes take no locks from here on. Keeper. */
+/* Changes take no locks from here on. Control loop. */
 void unguard(struct disks *ds);
 /* Does the bucket take objects? ERR_BUSY: it is being deleted. Between change_begin() and change_end(). */
 enum err bucket_takes(struct disks *ds, uint64_t bucket, struct errbuf *eb) MUST_CHECK;
 uint32_t generation_enter(struct disks *ds);
 void generation_leave(struct disks *ds, uint32_t generation);
-/* May there be a new generation of writers? Not while one of the sixteen is still open. Keeper. */
+/* May there be a new generation of writers? Not while one of the sixteen is still open. Control loop. */
 bool writers_may_next(struct disks *ds);
-/* From now on writers are of a new generation, if there may be one: after what they are to know is published. Keeper. */
+/* From now on writers are of a new generation, if there may be one: after what they are to know is published. Control loop. */
 void writers_next(struct disks *ds);
 /* Are writers open that began in an earlier generation? */
 bool writers_old(struct disks *ds);
 
 /* The set is not converged from here on, and that is on stable storage. Any loop. May switch. */
 enum err set_diverge(struct disks *ds, struct errbuf *eb) MUST_CHECK;
-/* A slot's state, or `missed` of one that is out, has changed. Keeper. */
+/* A slot's state, or `missed` of one that is out, has changed. Control loop. */
 void missed_count(struct disks *ds);
-/* On the control: writes the list of disks as it is now. */
+/* Writes the list of disks. Control loop. */
 enum err membership_store(struct disks *ds, struct errbuf *eb) MUST_CHECK;
-/* The list on disk says it, then everybody sees it. Keeper. */
+/* Stores the state in the list on disk, then publishes it. Control loop. */
 enum err replica_set_state(struct disks *ds, unsigned i, enum replica_state state,
                            struct errbuf *eb) MUST_CHECK;
-/* Everybody sees it, whatever the list says. Keeper. */
+/* Publishes the state, whatever the list says. Control loop. */
 void replica_publish_state(struct disks *ds, unsigned i, enum replica_state state);
 static inline void
 set_changed(struct disks *ds)
@@ -290,8 +291,8 @@ enum err cached_drop(struct disks *ds, const struct disks_key *k, unsigned slot,
 
 /* ---- read.c ---- */
 
-/* Everybody is asked; the highest version wins. *from is its slot. A kept tombstone is an entry. ERR_NOT_FOUND, or
- * ERR_UNAVAILABLE when somebody who could know was not heard. */
+/* Asks every replica; the highest version wins; out->place.disk is its slot. A tombstone is an entry. ERR_NOT_FOUND, or
+ * ERR_UNAVAILABLE when a replica that could know did not answer. */
 enum err lookup_all(struct disks *ds, const struct disks_key *k, struct entry *out,
                     struct errbuf *eb) MUST_CHECK;
 
@@ -300,14 +301,14 @@ enum err lookup_all(struct disks *ds, const struct disks_key *k, struct entry *o
 void places_of_change(struct disks *ds, const struct disks_key *k, bool guarded,
                       struct places *out);
 
-/* ---- move.c ---- */
+/* ---- copy.c ---- */
 
-/* The object of `entry` (on slot entry->disk) to slot `to`, whole: durable there. ERR_PRECONDITION: something newer is there.
+/* The object of `entry` (on slot entry->place.disk) to slot `to`, whole: durable there. ERR_PRECONDITION: something newer is there.
  * The caller holds the key's lock. */
 enum err copy_object(struct disks *ds, const struct disks_key *k,
                      const struct entry *entry, unsigned to, uint64_t *bytes,
                      struct errbuf *eb) MUST_CHECK;
-/* What the key is now, object or tombstone, is on slot `to` when this returns ERR_OK: so that it can judge conditions. Of a
+/* What the key is now, object or tombstone, is on slot `to` when this returns ERR_OK: so that it can check conditions. Of a
  * key with versions all are, and on the slots of `also` (bits) too, to which the change goes. The caller holds the key's
  * lock. */
 enum err copy_to_owner(struct disks *ds, const struct disks_key *k, unsigned to,

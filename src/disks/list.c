@@ -38,6 +38,8 @@ refill(struct merge *m, struct source *s, struct span after, bool inclusive,
 {
     char last[STORE_KEY_MAX];
 
+    assert(after.len <= STORE_KEY_MAX);
+    assert(s->from != NULL);
     /* `after` may lie in the page that goes. */
     memcpy(last, after.at, after.len);
     arena_reset(s->arena);
@@ -123,6 +125,7 @@ merge_step(struct merge *m, struct span key)
     char copy[STORE_KEY_MAX];
     struct span same = {copy, key.len};
 
+    assert(key.len <= STORE_KEY_MAX);
     memcpy(copy, key.at, key.len);
     for (unsigned i = 0; i < m->count; i++) {
         struct source *s = &m->sources[i];
@@ -203,6 +206,8 @@ pages_new(struct arena *a, size_t size, int (*cmp)(const void *a, const void *b)
 {
     struct pages *p = arena_try(a, sizeof *p);
 
+    assert(size > 0);
+    assert(cmp != NULL);
     if (p == NULL)
         return NULL;
     p->size = size;
@@ -216,6 +221,7 @@ pages_add(struct pages *p, const void *items, uint32_t count, bool more)
 {
     unsigned i = p->sources++;
 
+    assert(count == 0 || items != NULL);
     assert(i < DISKS_MAX);
     p->at[i] = items;
     p->next[i] = 0;

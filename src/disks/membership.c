@@ -1,5 +1,6 @@
 #include "disks/membership.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,6 +53,7 @@ parse_disk(struct span line, struct membership *out, struct errbuf *eb)
     char *path;
     enum err rc;
 
+    assert(out->count <= MEMBERSHIP_MAX);
     if (!span_is(word, "disk") || id.len != 32 ||
         hex_decode(id.at, id.len, d.id, sizeof d.id) != (int)sizeof d.id ||
         num_u64(weight, &d.weight) != ERR_OK || line.len == 0 ||
@@ -106,6 +108,8 @@ membership_parse(struct span text, struct membership *out, struct errbuf *eb)
 void
 membership_print(const struct membership *r, struct buf *out)
 {
+    assert(r->count <= MEMBERSHIP_MAX);
+
     buf_printf(out, HEAD "\nsettled %s\nopen %s\n", r->converged ? "yes" : "no",
                r->open ? "yes" : "no");
     for (unsigned i = 0; i < r->count; i++) {
@@ -130,6 +134,8 @@ membership_fini(struct membership *r)
 struct membership_disk *
 membership_find(const struct membership *r, const uint8_t id[16])
 {
+    assert(r->count <= MEMBERSHIP_MAX);
+
     for (unsigned i = 0; i < r->count; i++)
         if (memcmp(r->disks[i].id, id, 16) == 0)
             return &r->disks[i];
@@ -142,6 +148,7 @@ membership_add(struct membership *r, const uint8_t id[16], uint64_t weight,
 {
     struct membership_disk *d;
 
+    assert(path != NULL);
     if (r->count == MEMBERSHIP_MAX)
         return err_set(eb, ERR_BUSY, "the list of disks has %u lines, at most %u",
                        r->count, MEMBERSHIP_MAX);

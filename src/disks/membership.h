@@ -29,7 +29,7 @@ struct membership_disk {
     char *path; /* as given at the latest start; owned */
 };
 struct membership {
-    bool open;      /* somebody serves the disks, or did not end in an orderly way */
+    bool open;      /* a process serves the disks, or did not end in an orderly way */
     bool converged; /* every object lies where its key's order says */
     struct membership_disk *disks; /* owned */
     unsigned count;

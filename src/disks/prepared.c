@@ -1,10 +1,11 @@
-/* What was prepared on one disk, and of which nobody has told the outcome: the others are asked.
+/* Prepared versions whose outcome this replica does not know (in-doubt): the other replicas are asked.
  *
- *     a disk has it, as a version of the key: it was decided, as that version
- *     who ordered it is out:                  it may have been answered, and is decided in the order of its giver
- *     nobody has it, and all were asked:      it was refused, or something newer has replaced it: given up
- *     who may know gave no answer, or is out: left, until that one answers, comes back, or goes for good
+ *     a replica has it, as a version of the key:   it was committed, as that version
+ *     its coordinator is out:                      it may have been acknowledged: commit it in its coordinator's order
+ *     no replica has it, and all were asked:       it was refused, or something newer has replaced it: abort it
+ *     a replica that may know gave no answer:      it stays, until that one answers, comes back, or is removed
  */
+#include <assert.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -34,7 +35,7 @@ struct ending {
     unsigned slot;      /* where it is prepared */
     struct replica *on; /* the disk of that slot */
     uint64_t going;     /* bits of slots that are about to be removed */
-    bool known;         /* its bucket is; else `key` has no birth name */
+    bool known;         /* its bucket is; else `key` has no immutable name */
     bool leftover;      /* of a start before this one */
     struct disks_key key;
     struct disks_bucket bucket; /* owned */
@@ -50,6 +51,8 @@ ending_of(struct disks *ds, unsigned slot, const struct store_prepared *u)
                        .leftover = u->prepared.epoch < ds->control.o.epoch,
                        .key.at = {.bucket = u->bucket, .key = u->key}};
 
+    assert(slot < atomic_load(&ds->slot_count));
+    assert(ds->slots[slot].at.store != NULL);
     e.known = bucket_of(ds, u->bucket, &e.bucket);
     e.key.at.immutable_name = e.bucket.immutable_name;
     return e;
@@ -59,6 +62,8 @@ ending_of(struct disks *ds, unsigned slot, const struct store_prepared *u)
 static bool
 was_there(const struct ending *e, const struct replica_slot *s)
 {
+    assert(s->disks == e->ds);
+
     return e->leftover || e->what->prepared.counter <= s->went_at;
 }
 
@@ -126,6 +131,8 @@ prepared_ask_one(const struct ending *e, unsigned slot, struct said *out,
         (prepared_unreachable >> slot & 1) == 0 ? replica_enter(e->ds, slot) : NULL;
     enum err rc = d != NULL ? version_with(d, e, &out->as, &why) : err_unreachable(&why);
 
+    assert(slot < DISKS_MAX);
+    assert(!out->decided);
     replica_leave(d);
     out->decided = rc == ERR_OK;
     out->no |= (uint64_t)(rc == ERR_NOT_FOUND) << slot;
@@ -184,8 +191,8 @@ resolve_prepared(const struct ending *e, bool *decided, struct errbuf *eb)
                : ERR_OK;
 }
 
-/* Without its key's lock: nobody's write is of a start before this one. One of this start may have another judge than the key's
- * first disk (places_of_change(), an upload's upload_replicas), who is about to say yes or no. */
+/* Without its key's lock: no write under way is of a start before this one. One of this start may have another coordinator than the key's
+ * first disk (places_of_change(), an upload's upload_replicas), which is about to commit or abort it. */
 static enum err
 resolve_one(struct ending *e, struct errbuf *eb)
 {
@@ -194,7 +201,7 @@ resolve_one(struct ending *e, struct errbuf *eb)
     return e->leftover ? resolve_prepared(e, &decided, eb) : ERR_OK;
 }
 
-/* Nobody has ended it since it was listed. Ids are in order: it is the first behind the one before its own. */
+/* Is it still prepared, as it was when it was listed? Ids are in order: it is the first behind the one before its own. */
 static enum err
 still_prepared(const struct ending *e, bool *is, struct errbuf *eb)
 {
@@ -205,6 +212,7 @@ still_prepared(const struct ending *e, bool *is, struct errbuf *eb)
     bool more;
     enum err rc;
 
+    assert(e->on != NULL);
     for (unsigned i = sizeof before.bytes; i-- > 0 && before.bytes[i]-- == 0;)
         ;
     rc = replica_prepared(e->on, &before, 1, a, &found, &count, &more, eb);
@@ -222,6 +230,8 @@ resolve_orphan(struct ending *e, struct errbuf *eb)
     bool decided = false, is = false;
     enum err rc = ERR_OK;
 
+    assert(e->on != NULL);
+    assert(e->what != NULL);
     if (!e->leftover && !e->known)
         return ERR_OK;
     keylock_take(e->ds->keylocks, hash);
@@ -250,6 +260,8 @@ each_on(struct disks *ds, unsigned slot, uint64_t going, ending_fn *end,
     bool more = true;
     enum err first = ERR_OK;
 
+    assert(rt_loop_index() == 0);
+    assert(slot < atomic_load(&ds->slot_count));
     while (more) {
         struct store_prepared *found = NULL;
         struct errbuf why = {{0}};
@@ -306,6 +318,8 @@ each_everywhere(struct disks *ds, uint64_t going, ending_fn *end, struct errbuf 
 enum err
 prepared_resolve(struct disks *ds, struct errbuf *eb)
 {
+    assert(rt_loop_index() == 0);
+
     return each_everywhere(ds, 0, resolve_one, eb);
 }
 
@@ -323,11 +337,13 @@ prepared_before_removal(struct disks *ds, unsigned slot, struct errbuf *eb)
                       ? each_everywhere(ds, (uint64_t)1 << slot, resolve_orphan, &why)
                       : ERR_OK;
 
+    assert(rt_loop_index() == 0);
+    assert(slot < atomic_load(&ds->slot_count));
     return rc == ERR_OK
                ? rc
                : err_set(eb, rc,
                          "disk %s cannot go yet: what was written under its order may be "
-                         "undecided on another disk: %s",
+                         "prepared on another disk without a known outcome: %s",
                          ds->slots[slot].path, why.text);
 }
 
@@ -337,6 +353,7 @@ prepared_flush(struct disks *ds, struct errbuf *eb)
     uint8_t all[DISKS_MAX];
     unsigned n = places_all(ds, all);
 
+    assert(rt_loop_index() == 0);
     for (unsigned i = 0; i < n; i++) {
         bool frozen = replica_state(&ds->slots[all[i]]) == REPLICA_FROZEN;
         struct replica *d = !frozen ? replica_enter(ds, all[i]) : NULL;

@@ -27,6 +27,8 @@ lookup_ask_all(struct disks *ds, const struct disks_key *k, const struct places 
 {
     bool found = false, incomplete = p->unreachable, prepared = false;
 
+    assert(p->placed <= p->count);
+    assert(p->count <= DISKS_MAX);
     for (unsigned i = 0; i < p->count; i++) {
         struct replica *d = replica_enter(ds, p->at[i]);
         struct entry entry;
@@ -48,7 +50,7 @@ lookup_ask_all(struct disks *ds, const struct disks_key *k, const struct places 
         out->place.disk = p->at[i];
         found = true;
     }
-    /* Who ordered that write is not here to say what became of it: it will be decided in a moment (prepared.c). */
+    /* The write is in doubt: its coordinator is unreachable. It is resolved soon (prepared.c). */
     if (prepared && incomplete)
         return err_unreachable(eb);
     if (found)
@@ -97,8 +99,9 @@ lookup_all(struct disks *ds, const struct disks_key *k, struct entry *out,
         rc = history_current(ds, k, &newest, eb);
         if (rc == ERR_OK)
             *out = newest;
-        else if (rc ==
-                 ERR_NOT_FOUND) /* what is there was ended: somebody has to hear of it */
+        else if (
+            rc ==
+            ERR_NOT_FOUND) /* what is there was ended: a replica still has to receive that */
             *out = (struct entry){.flags = ENTRY_TOMBSTONE | ENTRY_MARKER,
                                   .place.disk = out->place.disk};
         else
@@ -138,7 +141,7 @@ places_of_change(struct disks *ds, const struct disks_key *k, bool guarded,
     out->count = MAX(with_count, out->placed);
 }
 
-/* What the key's owner says. ERR_UNAVAILABLE: somebody else has to be asked too. */
+/* The answer of the key's owner. ERR_UNAVAILABLE: other replicas have to be asked too. */
 static enum err
 lookup_at_owner(struct disks *ds, const struct disks_key *k, struct entry *out,
                 struct errbuf *eb)
@@ -222,6 +225,7 @@ is_slow(struct disks *ds, unsigned i, enum hedge_kind kind)
     struct store_health h;
     struct replica *d;
 
+    assert(i < atomic_load(&ds->slot_count));
     if (hedge_avoids(ds, i, kind))
         return true;
     d = replica_enter(ds, i);
@@ -294,6 +298,7 @@ meta_from_copy(struct disks *ds, const struct disks_key *k, const struct entry *
     struct timed t;
     enum err rc;
 
+    assert(at->place.disk < atomic_load(&ds->slot_count));
     timed_begin(&t, ds, at->place.disk, HEDGE_SMALL, hurry, again);
     rc = replica_meta(r, &k->at, at, a, out, eb);
     timed_end(&t, rc, true);
@@ -328,7 +333,7 @@ disks_meta(struct disks *ds, const struct disks_key *k, const struct entry *entr
         tried |= (uint64_t)1 << at.place.disk;
         if (other_copy(ds, k, entry, tried, &at))
             continue;
-        /* Nobody said it in a hurry: those that were only slow may take their time. */
+        /* No copy answered within its deadline: those that were only slow get more time. */
         tried &= ~slow;
         if (!hurry || slow == 0 || !other_copy(ds, k, entry, tried, &at)) {
             if (eb != NULL)
@@ -376,6 +381,7 @@ read_around(struct disks_reader *r, enum err why)
 {
     struct entry next;
 
+    assert(why != ERR_OK);
     leave_copy(r);
     if (why == ERR_CORRUPT || why == ERR_IO)
         repair_later(r->disks, &r->key, r->entry.place.disk);
@@ -406,13 +412,14 @@ disks_read_begin(struct disks *ds, const struct disks_key *k, const struct entry
     return read_around(r, rc) ? ERR_OK : rc;
 }
 
-/* Nobody gave the piece in a hurry: those that were only slow, at this piece or an earlier one, may take their time. False:
- * nobody was. */
+/* No copy gave the piece within its deadline: those that were only slow, at this piece or an earlier one, get more time.
+ * False: none was. */
 static bool
 retry_slow(struct disks_reader *r)
 {
     struct entry next;
 
+    assert((r->slow & ~r->tried) == 0);
     if (r->slow == 0)
         return false;
     r->tried &= ~r->slow;
@@ -487,6 +494,7 @@ disks_read_next(struct disks_reader *r, struct deadline by, struct span *piece,
 {
     enum err rc = r->from != NULL ? ERR_OK : open_copy(r, eb);
 
+    assert(r->disks != NULL);
     if (rc == ERR_OK)
         rc = next_of_copy(r, r->key.copies > 1, by, piece, eb);
     return rc == ERR_OK ? rc : next_of_others(r, rc, by, piece, eb);

@@ -1,4 +1,4 @@
-/* The fiber that brings objects to where they should be. */
+/* The rebalancer: its fiber copies objects to where they belong. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -57,6 +57,8 @@ rebalancer_wake(struct disks *ds)
 void
 rebalancer_guard(struct disks *ds)
 {
+    assert(rt_loop_index() == 0);
+
     if (!atomic_exchange(&ds->guarded, true))
         set_changed(ds);
     changes_before_end(ds);
@@ -66,6 +68,8 @@ static void
 rebalancer_count_failure(struct rebalancer *rb, const struct disks_key *k, enum err rc,
                          const struct errbuf *eb)
 {
+    assert(rc != ERR_OK);
+
     rb->now.failed++;
     snprintf(rb->now.why, sizeof rb->now.why, "%s", eb->text);
     if (rb->now.failed <= 10)
@@ -107,6 +111,8 @@ rebalancer_reconcile(struct disks *ds, const struct disks_key *k, uint64_t damag
     struct reconciled done = {0};
     enum err rc = key_reconcile(ds, k, damaged, &done, &eb);
 
+    assert(rt_loop_index() == 0);
+    assert(atomic_load(&ds->guarded));
     if (rc != ERR_OK)
         rebalancer_count_failure(ds->rebalancer, k, rc, &eb);
     else if (repair)
@@ -137,6 +143,7 @@ entry_is_right(struct disks *ds, const struct disks_key *k, unsigned slot,
     struct places p;
     bool placed = false;
 
+    assert(slot < atomic_load(&ds->slot_count));
     places_of(ds, k, &p);
     for (unsigned i = 0; i < p.placed; i++)
         placed |= p.at[i] == slot;
@@ -168,6 +175,8 @@ walk_bucket(struct pass *ps, const struct disks_bucket *b, unsigned slot)
     struct span after = {last, 0};
     bool more = true;
 
+    assert(slot < atomic_load(&ds->slot_count));
+    assert(b->id != 0);
     while (more && pass_goes_on(ds)) {
         struct replica *d = replica_enter(ds, slot);
         struct store_entry *entries = NULL;
@@ -233,6 +242,7 @@ walk_ended(struct pass *ps, const struct disks_bucket *b, unsigned slot)
     struct errbuf eb = {{0}};
     enum err rc = version_tombstones_walk(ps->ds, b, slot, reconcile_tombstone, ps, &eb);
 
+    assert(b->id != 0);
     if (rc == ERR_OK)
         return;
     ps->broken = true;
@@ -254,6 +264,7 @@ look_at_upload(struct pass *ps, const struct disks_bucket *b, unsigned slot,
     bool placed = false;
     enum err rc;
 
+    assert(slot < atomic_load(&ds->slot_count));
     places_of(ds, &k, &p);
     for (unsigned j = 0; j < p.placed; j++)
         placed |= p.at[j] == slot;
@@ -284,6 +295,7 @@ look_for_some_uploads(struct pass *ps, const struct disks_bucket *b, unsigned sl
     bool more = false;
     enum err rc;
 
+    assert(at->len <= STORE_KEY_MAX);
     if (d == NULL)
         return false;
     arena_reset(ps->scratch);
@@ -365,6 +377,8 @@ rebalancer_pass(struct disks *ds)
     uint8_t all[DISKS_MAX];
     unsigned n;
 
+    assert(rt_loop_index() == 0);
+    assert(!is_sole(ds));
     rb->wishes_of_pass = atomic_load(&rb->wishes);
     rb->states_of_pass = ds->control.states;
     rebalancer_guard(ds);
@@ -394,14 +408,16 @@ rebalancer_pass(struct disks *ds)
     return ps.wrong == 0 && !ps.broken && !rb->now.waiting && pass_goes_on(ds);
 }
 
-/* ---- settling ---- */
+/* ---- converging ---- */
 
-/* One disk is left, and nobody is missed: from here on it is as if there had never been more. */
+/* One disk is left and none is missed: from here on the set is as if there had never been more. */
 static void
 collapse_to_one(struct disks *ds)
 {
     unsigned count = atomic_load(&ds->slot_count), here = 0, last = 0;
 
+    assert(rt_loop_index() == 0);
+    assert(atomic_load(&ds->converged));
     for (unsigned i = 0; i < count; i++) {
         enum replica_state s = replica_state(&ds->slots[i]);
 
@@ -425,7 +441,9 @@ rebalancer_converge(struct disks *ds)
     struct rebalancer *rb = ds->rebalancer;
     struct errbuf eb = {{0}};
 
-    /* Nothing switches from here to there: whoever unsettles the set later is seen below. */
+    assert(rt_loop_index() == 0);
+    assert(!is_sole(ds));
+    /* Nothing switches from here to there: a change that makes the set diverge later is seen below. */
     if (atomic_load(&rb->wishes) != rb->wishes_of_pass || atomic_load(&rb->holds) > 0)
         return;
     atomic_store(&ds->converged, true);
@@ -484,6 +502,8 @@ work(struct disks *ds)
 static void
 look_at_health(struct disks *ds)
 {
+    assert(rt_loop_index() == 0);
+
     for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++) {
         struct replica_slot *s = &ds->slots[i];
         enum replica_state state = replica_state(s);
@@ -501,9 +521,9 @@ look_at_health(struct disks *ds)
 }
 
 /* A delete that was answered may not have reached every copy when the power went: the first disk has a tombstone then, and
- * as long as it is there nobody sees the others. A pass brings it to them; where no bucket has copies there is nothing to
+ * as long as it is there no lookup sees the others. A pass brings it to them; where no bucket has copies there is nothing to
  * bring. What was answered lies on all disks that it should: so the list on disk goes on saying that the set is converged, and a
- * disk that is lost meanwhile is missed by nobody. */
+ * disk that is lost meanwhile is not missed. */
 static void
 look_after_a_crash(struct disks *ds)
 {
@@ -511,6 +531,7 @@ look_after_a_crash(struct disks *ds)
     uint64_t after = 0;
     bool copies = false;
 
+    assert(rt_loop_index() == 0);
     if (ds->control.closed_well)
         return;
     while (!copies && ds->control.next_bucket(ds->control.buckets_arg, after, &b)) {
@@ -555,8 +576,8 @@ wait_a_tick(struct disks *ds, bool always)
                                        : DEADLINE_NEVER) != ERR_CANCELLED;
 }
 
-/* What waits for the decision of a disk that has gone is read by nobody so long, and a pass may be in the middle of something
- * large, or wait to be tried again. */
+/* A prepared version whose coordinator has gone stays unreadable until it is resolved, and a pass may be in the middle of
+ * something large, or wait for its next try. */
 static void
 decide(void *arg)
 {
@@ -614,6 +635,8 @@ rebalancer_start(struct disks *ds, struct errbuf *eb)
     struct rebalancer *rb = xcalloc(1, sizeof *rb);
     enum err rc;
 
+    assert(rt_loop_index() == 0);
+    assert(ds->rebalancer == NULL);
     rt_cond_init(&rb->wake);
     lock_init(&rb->lock, LOCK_KEYS);
     list_init(&rb->queue);
@@ -635,7 +658,8 @@ rebalancer_stop(struct disks *ds)
     rb->stopping = true;
     rt_group_cancel(&rb->group);
     rt_group_join(&rb->group);
-    while (rb->at_once > 0 || atomic_load(&rb->woken)) /* the message has our address */
+    while (rb->waited_for > 0 ||
+           atomic_load(&rb->woken)) /* the message has our address */
         rt_yield();
     ds->rebalancer = NULL;
     repair_forget_queued(rb);

@@ -1,14 +1,14 @@
-/* rebalancer: the fibers of move.h from inside, for what it does: passes (rebalancer.c) and repairs (repair.c). */
+/* rebalancer: the fibers of rebalance.h from inside: passes (rebalancer.c) and repairs (repair.c). */
 #pragma once
 #include "base/lock.h"
 #include "disks/rebalance.h"
 
 struct rebalancer {
-    /* Keeper. */
+    /* Control loop. */
     struct rt_group group;
     struct rt_cond wake;
     bool stopping;
-    unsigned at_once; /* repairs that somebody waits for */
+    unsigned waited_for; /* repairs that a caller waits for */
     uint64_t passes, retry_at_ms, throttle_ns;
     uint32_t wishes_of_pass, states_of_pass; /* when the latest pass began */
     struct {
@@ -20,7 +20,7 @@ struct rebalancer {
     /* Any loop. */
     _Atomic bool woken;
     _Atomic uint32_t wishes;   /* times that something changed */
-    _Atomic uint32_t holds;    /* a bucket is being changed: the set does not settle */
+    _Atomic uint32_t holds;    /* a bucket is being changed: the set does not converge */
     _Atomic uint32_t repairs;  /* in the queue, or under way */
     _Atomic bool repairs_lost; /* there was no place for one: a pass will find it */
 
@@ -29,11 +29,11 @@ struct rebalancer {
     _Atomic uint64_t repaired;
 };
 
-/* From here on writers take the lock of their key, and those who did not are done. Keeper. May switch. */
+/* From here on writers take the lock of their key, and those who did not are done. Control loop. May switch. */
 void rebalancer_guard(struct disks *ds);
-/* key_reconcile(), counted and at the pace. True: something was wrong. Keeper. May switch. */
+/* key_reconcile(), counted and at the pace. True: something was wrong. Control loop. May switch. */
 bool rebalancer_reconcile(struct disks *ds, const struct disks_key *k, uint64_t damaged,
                           bool repair);
-/* The keys that wait for a repair, one after the other; and all of them forgotten, at the end. Keeper. The first may switch. */
+/* The keys that wait for a repair, one after the other; and all of them forgotten, at the end. Control loop. The first may switch. */
 void repair_run_queued(struct disks *ds);
 void repair_forget_queued(struct rebalancer *rb);

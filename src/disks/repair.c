@@ -1,4 +1,5 @@
-/* repair: keys in which somebody has met something wrong: queued, and put right by the rebalancer's fiber. */
+/* repair: keys with a damaged or missing copy: queued, and reconciled by the fiber of the rebalancer. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,6 +42,7 @@ repair_later(struct disks *ds, const struct disks_key *k, unsigned slot)
     uint64_t bit = (uint64_t)1 << slot;
     struct repair *r;
 
+    assert(slot < DISKS_MAX);
     if (rb == NULL || is_sole(ds))
         return;
     if (atomic_load(&rb->repairs) >= REPAIRS_MAX) {
@@ -82,6 +84,7 @@ repair_run_queued(struct disks *ds)
     struct rebalancer *rb = ds->rebalancer;
     struct repair *r;
 
+    assert(rt_loop_index() == 0);
     if (atomic_load(&rb->repairs) == 0)
         return;
     rebalancer_guard(ds);
@@ -109,20 +112,22 @@ repair_on_control_loop(void *arg)
     struct reconciled done = {0};
     struct disks_bucket b = {0};
 
+    assert(rt_loop_index() == 0);
+    assert(r->slot < DISKS_MAX);
     r->rc = ERR_NOT_FOUND;
     if (ds->rebalancer == NULL || ds->rebalancer->stopping || is_sole(ds) ||
         !bucket_of(ds, k.at.bucket, &b))
         return;
     k.at.immutable_name = b.immutable_name;
     k.copies = b.copies;
-    ds->rebalancer->at_once++;
-    atomic_fetch_add(&ds->rebalancer->repairs, 1); /* nobody unguards meanwhile */
+    ds->rebalancer->waited_for++;
+    atomic_fetch_add(&ds->rebalancer->repairs, 1); /* the set stays guarded meanwhile */
     rebalancer_guard(ds);
     r->rc = key_reconcile(ds, &k, (uint64_t)1 << r->slot, &done, r->eb);
     atomic_fetch_sub(&ds->rebalancer->repairs, 1);
     if (r->rc == ERR_OK)
         atomic_fetch_add(&ds->rebalancer->repaired, 1);
-    ds->rebalancer->at_once--;
+    ds->rebalancer->waited_for--;
     if (r->rc == ERR_CORRUPT)
         r->rc = ERR_NOT_FOUND;
     disks_bucket_fini(&b);

@@ -1,4 +1,5 @@
 /* A disk goes: by itself, because it failed, or because it was removed. */
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/log.h"
@@ -14,15 +15,19 @@ goes(struct disks *ds, unsigned i, enum replica_state state)
     struct replica_slot *s = &ds->slots[i];
     struct errbuf eb = {{0}};
 
+    assert(rt_loop_index() == 0);
+    assert(state == REPLICA_FROZEN || state == REPLICA_OUT);
+    assert(i < atomic_load(&ds->slot_count));
     s->missed |= !atomic_load(&ds->converged) && !ds->control.after_crash;
-    /* Before anybody sees it out: who asks then must not be told that there is nothing. */
+    /* Before it is seen out: a lookup must not answer "not found" then. */
     if (state == REPLICA_OUT && s->missed)
         atomic_store(&ds->out_diverged, true);
     atomic_store(&ds->guarded, true);
     atomic_store(&ds->converged, false);
     ds->control.after_crash = false;
-    atomic_fetch_add(&ds->rebalancer->wishes,
-                     1); /* a pass that ends while the list is written settles nothing */
+    atomic_fetch_add(
+        &ds->rebalancer->wishes,
+        1); /* a pass that ends while the list is written does not converge the set */
     if (replica_set_state(ds, i, state, &eb) != ERR_OK) {
         LOG(LOG_WARN, "disks.list", eb.text, L_TEXT("path", s->path));
         s->in_list = state;
@@ -35,6 +40,8 @@ goes(struct disks *ds, unsigned i, enum replica_state state)
 void
 replica_freeze(struct disks *ds, unsigned i)
 {
+    assert(i < atomic_load(&ds->slot_count));
+
     LOG(LOG_ERROR, "disks.frozen", "a disk takes no writes; the others take them",
         L_TEXT("path", ds->slots[i].path));
     goes(ds, i, REPLICA_FROZEN);
@@ -47,6 +54,7 @@ replica_take_out(struct disks *ds, unsigned i)
     struct replica_slot *s = &ds->slots[i];
     struct store_health h = {0};
 
+    assert(s->at.store != NULL);
     store_health(s->at.store, &h);
     LOG(LOG_ERROR, "disks.out", "a disk has left; the node goes on without it",
         L_TEXT("path", s->path), L_TEXT("why", h.why));
@@ -70,6 +78,7 @@ replicas_close_removed(struct disks *ds)
 {
     bool more = false;
 
+    assert(rt_loop_index() == 0);
     for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++) {
         struct replica_slot *s = &ds->slots[i];
 

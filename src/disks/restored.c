@@ -23,7 +23,7 @@ disks_part_read_begin(struct disks *ds, const struct disks_key *k,
     enum err rc = upload_replicas_find(ds, k, u, &h, eb);
 
     one.copies =
-        1; /* nobody hurries to another copy: a part has none that a look-up of its key would find */
+        1; /* no hedged read: a part has no other copy that a lookup of its key would find */
     for (unsigned i = 0; i < h.count; i++) {
         rc = replica_part_find(upload_replica(&h, i), &k->at, u, number, entry, eb);
         entry->place.disk = h.at[i];

@@ -1,4 +1,4 @@
-/* The set of disks as it is now: where keys lie, who is under way, and what stands in the list on disk. */
+/* The set of disks: where keys lie, which changes are under way, and the list on disk. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -71,6 +71,8 @@ places_of(struct disks *ds, const struct disks_key *k, struct places *out)
 bool
 any_replica_unreachable(struct disks *ds)
 {
+    assert(atomic_load(&ds->slot_count) <= DISKS_MAX);
+
     if (is_sole(ds))
         return false; /* what the only disk has is all there is */
     for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++) {
@@ -79,7 +81,7 @@ any_replica_unreachable(struct disks *ds)
 
         if (state == REPLICA_OUT || state == REPLICA_FROZEN)
             return true;
-        /* Its log has failed a moment ago, and the control has not seen it yet. What it wrote last may be there at the
+        /* Its log has failed a moment ago, and the control loop has not seen it yet. What it wrote last may be there at the
          * next start, though it knows nothing of it now. */
         if (state != REPLICA_REMOVED && s->at.store != NULL &&
             !store_accepts_writes(s->at.store))
@@ -152,6 +154,9 @@ replica_walk(struct disks *ds)
 bool
 replica_walk_next(struct replica_walk *w)
 {
+    assert(w->next <= w->count);
+    assert(w->count <= DISKS_MAX);
+
     replica_walk_end(w);
     while (w->at == NULL && w->next < w->count) {
         w->slot = w->all[w->next++];
@@ -172,6 +177,7 @@ replica_inside(struct disks *ds, unsigned i)
 {
     uint64_t sum = 0;
 
+    assert(i < DISKS_MAX);
     for (unsigned loop = 0; loop < rt_loop_count() && loop < LOOPS_MAX; loop++)
         sum += atomic_load(&ds->inside[loop].of_slot[i]);
     return sum;
@@ -180,6 +186,8 @@ replica_inside(struct disks *ds, unsigned i)
 bool
 replica_is_removed(struct disks *ds, unsigned i)
 {
+    assert(i < atomic_load(&ds->slot_count));
+
     return replica_state(&ds->slots[i]) == REPLICA_REMOVED;
 }
 
@@ -195,6 +203,8 @@ err_unreachable(struct errbuf *eb)
 void
 note_first(enum err one, const struct errbuf *why, enum err *first, struct errbuf *eb)
 {
+    assert(first != NULL);
+
     if (one == ERR_OK || *first != ERR_OK)
         return;
     *first = one;
@@ -202,13 +212,14 @@ note_first(enum err one, const struct errbuf *why, enum err *first, struct errbu
         *eb = *why;
 }
 
-/* ---- who is under way ---- */
+/* ---- changes under way ---- */
 
 struct key_change
 key_change_begin(struct disks *ds, const struct disks_key *k)
 {
     struct key_change c = {.ds = ds};
 
+    assert(ds != NULL);
     c.locked = change_begin(ds, &c.phase);
     if (c.locked) {
         c.hash = place_hash(k->at.immutable_name, k->at.key);
@@ -244,6 +255,7 @@ change_end(struct disks *ds, uint32_t phase)
 {
     struct rt_waiter *who = NULL;
 
+    assert(atomic_load(&ds->changes[phase & 1]) > 0);
     /* The last one of a phase that is over; who waits is published before it looks at the count. */
     if (atomic_fetch_sub(&ds->changes[phase & 1], 1) == 1 &&
         (atomic_load(&ds->phase) & 1) != (phase & 1))
@@ -261,6 +273,7 @@ changes_before_end(struct disks *ds)
     uint32_t before;
     bool guarded;
 
+    assert(rt_loop_index() == 0);
     rt_shield_begin(&shield);
     if (rt_sem_acquire(&ds->control.ending, DEADLINE_NEVER) == ERR_OK) {
         rt_waiter_init(&me);
@@ -270,7 +283,7 @@ changes_before_end(struct disks *ds)
         atomic_store(&ds->ender, &me);
         if (atomic_load(&ds->changes[before & 1]) > 0 ||
             atomic_exchange(&ds->ender, NULL) == NULL)
-            rt_wait(&me); /* somebody wakes us, or is about to */
+            rt_wait(&me); /* the last change wakes us, or is about to */
         if (guarded && unguarded == ds->control.unguarded)
             atomic_store(&ds->all_locked, true);
         rt_sem_release(&ds->control.ending);
@@ -281,6 +294,8 @@ changes_before_end(struct disks *ds)
 void
 unguard(struct disks *ds)
 {
+    assert(rt_loop_index() == 0);
+
     ds->control.unguarded++;
     atomic_store(&ds->all_locked, false);
     atomic_store(&ds->guarded, false);
@@ -311,8 +326,8 @@ unlocked_before_end(struct disks *ds, struct errbuf *eb)
     enum err rc = atomic_load(&ds->all_locked) ? ERR_OK : changes_before_end_there(ds);
 
     if (rc == ERR_OK && rt_cancelled())
-        rc = ERR_CANCELLED; /* a simulated power cut: perhaps nobody has waited */
-    return rc == ERR_OK ? rc : err_set(eb, rc, "gave up waiting for other changes");
+        rc = ERR_CANCELLED; /* a simulated power cut: perhaps nothing was waited for */
+    return rc == ERR_OK ? rc : err_set(eb, rc, "waiting for other changes was cancelled");
 }
 
 /* ---- buckets that end ---- */
@@ -326,6 +341,8 @@ closed_slot(struct disks *ds, uint64_t bucket)
 enum err
 bucket_takes(struct disks *ds, uint64_t bucket, struct errbuf *eb)
 {
+    assert(ds != NULL);
+
     return atomic_load(closed_slot(ds, bucket)) == bucket && bucket != 0
                ? err_set(eb, ERR_BUSY, "the bucket is being deleted")
                : ERR_OK;
@@ -336,18 +353,21 @@ disks_bucket_close(struct disks *ds, uint64_t bucket, struct errbuf *eb)
 {
     enum err rc;
 
+    assert(bucket != 0);
     if (atomic_exchange(closed_slot(ds, bucket), bucket) == bucket)
         return err_set(eb, ERR_BUSY, "the bucket is being deleted");
     rc = changes_before_end_there(ds);
     if (rc == ERR_OK)
         return rc;
     disks_bucket_reopen(ds, bucket);
-    return err_set(eb, rc, "gave up waiting for writes into the bucket");
+    return err_set(eb, rc, "waiting for writes into the bucket was cancelled");
 }
 
 void
 disks_bucket_reopen(struct disks *ds, uint64_t bucket)
 {
+    assert(bucket != 0);
+
     (void)atomic_compare_exchange_strong(closed_slot(ds, bucket), &(uint64_t){bucket}, 0);
 }
 
@@ -367,6 +387,8 @@ generation_enter(struct disks *ds)
 void
 generation_leave(struct disks *ds, uint32_t generation)
 {
+    assert(atomic_load(&ds->writers[generation % WRITER_GENERATIONS]) > 0);
+
     atomic_fetch_sub(&ds->writers[generation % WRITER_GENERATIONS], 1);
 }
 
@@ -381,6 +403,8 @@ writers_may_next(struct disks *ds)
 void
 writers_next(struct disks *ds)
 {
+    assert(rt_loop_index() == 0);
+
     if (writers_may_next(ds))
         atomic_fetch_add(&ds->generation, 1);
 }
@@ -403,6 +427,7 @@ missed_count(struct disks *ds)
 {
     bool any = false;
 
+    assert(rt_loop_index() == 0);
     for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++)
         any |= replica_state(&ds->slots[i]) == REPLICA_OUT && ds->slots[i].missed;
     atomic_store(&ds->out_diverged, any);
@@ -420,6 +445,7 @@ take_states(struct disks *ds)
                                                [REPLICA_REMOVED] = MEMBERSHIP_REMOVED};
     struct membership *r = &ds->control.membership;
 
+    assert(rt_loop_index() == 0);
     r->converged = atomic_load(&ds->converged) || ds->control.after_crash;
     for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++) {
         struct membership_disk *d = membership_find(r, ds->slots[i].id);
@@ -439,6 +465,7 @@ membership_store(struct disks *ds, struct errbuf *eb)
     bool converged;
     enum err rc;
 
+    assert(rt_loop_index() == 0);
     if (ds->control.state == NULL)
         return ERR_OK;
     rt_shield_begin(&shield);
@@ -470,6 +497,9 @@ membership_store(struct disks *ds, struct errbuf *eb)
 void
 replica_publish_state(struct disks *ds, unsigned i, enum replica_state state)
 {
+    assert(rt_loop_index() == 0);
+    assert(i < atomic_load(&ds->slot_count));
+
     atomic_store(&ds->slots[i].state, state);
     ds->control.states++;
     set_changed(ds);
@@ -483,6 +513,9 @@ replica_set_state(struct disks *ds, unsigned i, enum replica_state state,
     enum replica_state before = ds->slots[i].in_list;
     enum err rc;
 
+    assert(rt_loop_index() == 0);
+    assert(i < atomic_load(&ds->slot_count));
+    assert(state <= REPLICA_REMOVED);
     ds->slots[i].in_list = state;
     rc = membership_store(ds, eb);
     if (rc != ERR_OK) {
@@ -505,6 +538,7 @@ diverge(void *arg)
     struct diverge *u = arg;
     struct disks *ds = u->ds;
 
+    assert(rt_loop_index() == 0);
     /* Writers lock their keys before anything can be moved: the rebalancer waits for those who did not (move.c). */
     atomic_store(&ds->guarded, true);
     atomic_store(&ds->converged, false);

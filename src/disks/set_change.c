@@ -20,6 +20,8 @@ replica_slot_new(struct disks *ds, const uint8_t id[16], const char *path,
 {
     struct replica_slot *s = &ds->slots[atomic_load(&ds->slot_count)];
 
+    assert(atomic_load(&ds->slot_count) < DISKS_MAX);
+    assert(path != NULL);
     *s = (struct replica_slot){.path = xstrdup(path),
                                .place = {.seed = place_seed(id), .weight = weight},
                                .disks = ds,
@@ -33,6 +35,8 @@ replica_slot_publish(struct disks *ds)
 {
     unsigned i = atomic_load(&ds->slot_count);
 
+    assert(i < DISKS_MAX);
+    assert(ds->slots[i].path != NULL);
     ds->slots[i].in_list = replica_state(&ds->slots[i]);
     atomic_store(&ds->slot_count, i + 1);
     ds->control.states++;
@@ -76,6 +80,7 @@ on_damage(void *arg, const struct store_key *k, const struct entry *entry,
 {
     struct replica_slot *s = arg;
 
+    assert(s->disks != NULL);
     (void)entry;
     return repair_now(s->disks, k, (unsigned)(s - s->disks->slots), eb);
 }
@@ -167,6 +172,8 @@ all_have_copies(struct disks *ds)
 static void
 out_become_missed(struct disks *ds)
 {
+    assert(rt_loop_index() == 0);
+
     if (count_in(ds, REPLICA_OUT) == 0 ||
         (atomic_load(&ds->converged) && !atomic_load(&ds->out_diverged) &&
          all_have_copies(ds)))
@@ -325,6 +332,7 @@ left_are_enough(struct disks *ds, const struct replica_slot *s, struct errbuf *e
     struct disks_bucket b;
     uint64_t after = 0;
 
+    assert(replica_state(s) == REPLICA_ACTIVE);
     while (ds->control.next_bucket != NULL &&
            ds->control.next_bucket(ds->control.buckets_arg, after, &b)) {
         unsigned copies = b.cached ? 1 : b.copies;
@@ -404,24 +412,25 @@ may_go(struct disks *ds, unsigned i, struct errbuf *eb)
     const struct replica_slot *s = &ds->slots[i];
     bool converged = atomic_load(&ds->converged);
 
+    assert(i < atomic_load(&ds->slot_count));
     switch (replica_state(s)) {
     case REPLICA_ACTIVE:
         return err_set(eb, ERR_DENIED,
                        "disk %s is in use: forebay disk drain moves its objects to the "
-                       "others first; --force gives up what only it holds",
+                       "others first; --force drops what only it holds",
                        s->path);
     case REPLICA_DRAINING:
         return converged
                    ? ERR_OK
                    : err_set(eb, ERR_DENIED,
                              "disk %s is still drained, objects lie on it alone: wait "
-                             "until forebay disk ls says drained; --force gives them up",
+                             "until forebay disk ls says drained; --force drops them",
                              s->path);
     case REPLICA_FROZEN:
         return err_set(
             eb, ERR_DENIED,
             "disk %s takes no writes: what it has gets copies on the others, but "
-            "nobody can see that all of it has; restart the node with a disk that "
+            "that all of it has cannot be seen; restart the node with a disk that "
             "works, or --force",
             s->path);
     case REPLICA_OUT:
@@ -429,7 +438,7 @@ may_go(struct disks *ds, unsigned i, struct errbuf *eb)
             return ERR_OK;
         return err_set(eb, ERR_DENIED,
                        "disk %s is out of service and may hold the only copy of objects; "
-                       "--force gives them up for ever",
+                       "--force drops them for ever",
                        s->path);
     case REPLICA_REMOVED:
         break;
@@ -514,6 +523,7 @@ disks_replica_slot_of(struct disks *ds, const struct store *d)
 {
     unsigned i = 0;
 
+    assert(d != NULL);
     while (i < atomic_load(&ds->slot_count) && ds->slots[i].at.store != d)
         i++;
     return i;

@@ -124,7 +124,7 @@ upload_begin_on_all(struct disks *ds, const struct disks_key *k,
     }
     if (have >= least)
         return ERR_OK;
-    /* What was begun holds no bytes; where it can't be ended now, it is listed until somebody does. */
+    /* What was begun holds no bytes; where it cannot be aborted now, it is listed until a client aborts it. */
     if (have > 0 && disks_upload_abort(ds, k, out, NULL) != ERR_OK)
         LOG(LOG_WARN, "disks.upload", "an upload that was refused is listed all the same",
             L_SPAN("key", k->at.key));
@@ -154,6 +154,9 @@ part_on_replicas(struct disks_writer *w, const struct upload_replicas *h,
                  const struct upload_id *u, uint32_t number, uint64_t size,
                  struct errbuf *eb)
 {
+    assert(w->count == 0);
+    assert(h->count <= DISKS_COPIES_MAX);
+
     w->least = copies_least(&w->key);
     w->placed = h->count;
     if (h->count < w->least)
@@ -205,6 +208,7 @@ disks_part_commit(struct disks_writer **wp, const struct object_meta *meta,
     enum err rc = ERR_OK;
     uint32_t phase;
 
+    assert(w->count <= w->placed);
     (void)change_begin(w->disks, &phase);
     for (unsigned i = 0; i < w->count; i++) {
         struct errbuf one = {{0}};
@@ -271,7 +275,7 @@ completed_on(struct replica *d, const struct store_key *k, const struct upload_i
                : rc;
 }
 
-/* Perhaps it was completed before: then somebody remembers. */
+/* Perhaps it was completed before: then a replica has the record of that. */
 static enum err
 completed_before(struct disks *ds, const struct disks_key *k, const struct upload_id *u,
                  struct entry *out, struct errbuf *eb)
@@ -311,6 +315,8 @@ upload_end_done(struct disks *ds, const struct disks_key *k, const struct upload
                             : NULL;
     enum err rc = ERR_OK;
 
+    assert(rt_loop_index() == 0);
+    assert(slot < atomic_load(&ds->slot_count));
     if (d == NULL)
         return ERR_OK;
     keylock_take(ds->keylocks, hash); /* it is not being completed just now */
@@ -330,6 +336,7 @@ upload_end_everywhere(struct disks *ds, const struct disks_key *k,
     unsigned n = places_all(ds, all);
     enum err rc = ERR_OK;
 
+    assert(rt_loop_index() == 0);
     keylock_take(ds->keylocks, hash);
     for (unsigned i = 0; i < n; i++) {
         struct replica *d = replica_state(&ds->slots[all[i]]) != REPLICA_FROZEN
@@ -362,6 +369,8 @@ complete_on_replicas(struct disks_writer *w, const struct completing *c,
     struct replica *owner = writer_replica(w, 0);
     enum err rc = ERR_OK;
 
+    assert(w->count >= w->least);
+    assert(c->parts != NULL);
     for (unsigned i = 1; rc == ERR_OK && i < w->count; i++) {
         rc = replica_upload_prepare(writer_replica(w, i), &w->key.at, c->upload, c->parts,
                                     c->count, &c->content, c->meta, eb);
@@ -429,7 +438,7 @@ disks_upload_complete(struct disks *ds, const struct disks_key *k,
     return rc == ERR_NO_UPLOAD ? completed_before(ds, k, u, out, eb) : rc;
 }
 
-/* On every disk that has it; where one may not hear of it, the others keep that first. */
+/* On every replica that has it; where one may not receive the abort, the others keep a tombstone first. */
 static enum err
 abort_on_replicas(struct disks *ds, const struct disks_key *k, const struct upload_id *u,
                   struct errbuf *eb)

@@ -1,4 +1,4 @@
-/* Versions of keys, delete markers and metadata, over all disks: the owner judges and decides, the copies follow. */
+/* Versions of keys, delete markers and metadata, over all disks: the owner checks and commits, the copies follow. */
 #include <assert.h>
 #include <string.h>
 
@@ -12,12 +12,12 @@
 
 #define PAGE_TRIES 8u
 
-/* One change on one disk. `as` NULL: it judges and decides; *decided is the version it gave. */
+/* One change on one replica. `as` NULL: it checks preconditions and gives the version, *decided. */
 typedef enum err version_fn(struct replica *d, const struct store_key *k, void *arg,
                             const struct version *as, struct version *decided,
                             struct errbuf *eb);
 
-/* False: it did not follow, and is put right later. */
+/* False: it did not follow, and is repaired later. */
 static bool
 follow(struct disks *ds, const struct disks_key *k, unsigned slot, version_fn *fn,
        void *arg, const struct version *as)
@@ -27,6 +27,8 @@ follow(struct disks *ds, const struct disks_key *k, unsigned slot, version_fn *f
     struct errbuf eb = {{0}};
     enum err rc = fn(d, &k->at, arg, as, &decided, &eb);
 
+    assert(slot < atomic_load(&ds->slot_count));
+    assert(as != NULL);
     replica_leave(d);
     if (rc == ERR_OK || rc == ERR_NOT_FOUND)
         return true;
@@ -45,8 +47,8 @@ static enum err remember_end(struct disks *ds, const struct disks_key *k,
                              const struct places *p, const void *arg,
                              const struct version *as, struct errbuf *eb);
 
-/* The owner judges and decides, the others follow. A version that ends: what others have to remember is there before, and goes
- * when all of them have heard. *missed: not all of them may have. */
+/* The owner checks and commits, the others follow. For a version that ends, the tombstones that others need are written
+ * before, and dropped when every replica has the end. *missed: one may not have it. */
 static enum err
 change_on_reached(struct disks *ds, const struct disks_key *k, const struct places *p,
                   unsigned told, bool locked, version_fn *fn, void *arg, bool *missed,
@@ -89,7 +91,7 @@ change_on_places(struct disks *ds, const struct disks_key *k, bool locked, versi
     places_of_change(ds, k, locked, &p);
     if (p.placed == 0)
         return err_unreachable(eb);
-    /* A marker comes where there are versions, or where the key should be: elsewhere nobody would take it away again. */
+    /* A marker comes where there are versions, or where the key should be: elsewhere no pass would take it away again. */
     told = locked && (fn != mark_on || p.with > 0) ? p.count : p.placed;
     for (unsigned i = 0; i < MIN(told, p.placed); i++)
         targets |= (uint64_t)1 << p.at[i];
@@ -170,20 +172,22 @@ delete_on(struct replica *d, const struct store_key *k, void *arg,
     return rc;
 }
 
-/* Before a null version ends: those that it replaced stay so without it. A copy that is cut before it hears of the end may
- * have lost that they were replaced too (a decide is not synced), and a disk that is away never heard. What the mark says
- * is true whether or not the end comes. */
+/* Before a null version ends: those that it replaced stay so without it. A copy that loses power before it
+ * receives the end may have lost that they were replaced too (the commit of a prepared version is not synced), and a disk
+ * that is away never received it. The tombstone is right whether or not the end comes. */
 static enum err
 remember_replaced(struct disks *ds, const struct disks_key *k, const struct places *p,
                   struct ending *e, const struct entry *entry, struct version *null_born,
                   struct errbuf *eb)
 {
+    assert(entry_is_null_version(entry));
+
     e->null_born = *null_born = entry_born(entry);
     e->born = &e->null_born; /* not one that replaces this one meanwhile */
     return version_tombstone_put_nulls(ds, k, p, null_born, eb);
 }
 
-/* What has to be durable before the owner ends a version. Where somebody is unreachable, that the version has ended: who missed
+/* What has to be durable before the owner ends a version. Where a replica is unreachable, that the version has ended: one that missed
  * its latest tags would bring it back without them, if the power went between its end at the owner and the mark of that.
  * With this mark it has ended, whatever becomes of the end; so none where the owner would refuse it. */
 static enum err
@@ -197,6 +201,7 @@ remember_before(struct disks *ds, const struct disks_key *k, const struct places
     bool current;
     enum err rc = replica_version_find(d, &k->at, e->born, &entry, &current, eb);
 
+    assert(p->count > 0);
     replica_leave(d);
     if (rc == ERR_NOT_FOUND)
         return ERR_OK; /* the owner says so */
@@ -209,7 +214,7 @@ remember_before(struct disks *ds, const struct disks_key *k, const struct places
     return rc;
 }
 
-/* One who could have the version did not hear of its end. */
+/* A replica that could have the version did not receive its end. */
 static enum err
 remember_end(struct disks *ds, const struct disks_key *k, const struct places *p,
              const void *arg, const struct version *as, struct errbuf *eb)
@@ -218,6 +223,7 @@ remember_end(struct disks *ds, const struct disks_key *k, const struct places *p
     struct version born = entry_born(e->was);
     enum err rc = version_tombstone_put(ds, k, p, &born, as, eb);
 
+    assert(as->epoch != 0);
     if (rc == ERR_OK && entry_is_null_version(e->was))
         rc = version_tombstone_put_nulls(ds, k, p, as, eb);
     return rc;
@@ -402,6 +408,7 @@ merge_versions(struct pages *p, uint32_t max, struct span after_key, bool resume
 {
     struct store_version v;
 
+    assert(*count <= max);
     while (*count < max && pages_next(p, &v)) {
         struct span before = *count > 0 ? out[*count - 1].key
                              : resumes  ? after_key
@@ -423,6 +430,7 @@ drop_deleted(struct disks *ds, uint64_t bucket, struct store_version *at, uint32
     uint32_t kept = 0;
     bool latest = *before;
 
+    assert(bucket != 0);
     for (uint32_t i = 0; i < *count; i++) {
         struct disks_key k = {.at = {.bucket = bucket, .key = at[i].key}};
         struct version as;
@@ -506,6 +514,7 @@ disks_version_list(struct disks *ds, uint64_t bucket, unsigned copies,
     bool latest = false;
     enum err rc;
 
+    assert(max > 0);
     *count = 0;
     *more = false;
     if (listing_incomplete(ds, copies))

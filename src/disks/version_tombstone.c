@@ -1,5 +1,6 @@
 #include "disks/version_tombstone.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/cursor.h"
@@ -39,8 +40,8 @@ is_of_upload(struct span key, struct upload_id *u)
     return true;
 }
 
-/* A key that is too long with the birth before it is cut: births are unique, so the mark is right; only nobody finds the key
- * by it, and a pass that comes to the key does. */
+/* A key that is too long with the birth before it is cut: births are unique, so the mark is right; only the key is not found
+ * by it, but by a pass that comes to the key. */
 static struct store_key
 mark_key(const struct store_key *k, const struct version *born, char room[STORE_KEY_MAX])
 {
@@ -71,6 +72,8 @@ version_tombstone_put(struct disks *ds, const struct disks_key *k, const struct 
     enum err rc = ERR_OK;
     unsigned marks = 0;
 
+    assert(p->count <= DISKS_MAX);
+    assert(born->epoch != 0);
     for (unsigned i = 0; i < p->count; i++) {
         struct store_deleted done;
         struct replica *d = replica_enter(ds, p->at[i]);
@@ -100,6 +103,7 @@ has_mark(struct disks *ds, unsigned slot, const struct store_key *at, struct ver
     struct entry entry;
     enum err rc = d != NULL ? replica_lookup_any(d, at, &entry, NULL) : ERR_UNAVAILABLE;
 
+    assert(slot < atomic_load(&ds->slot_count));
     replica_leave(d);
     if (rc != ERR_OK || (entry.flags & ENTRY_KEPT) == 0)
         return false;
@@ -163,6 +167,7 @@ version_tombstone_drop_nulls(struct disks *ds, const struct disks_key *k, unsign
     struct replica *d = replica_enter(ds, slot);
     struct errbuf eb = {{0}};
 
+    assert(slot < atomic_load(&ds->slot_count));
     if (d == NULL)
         return;
     if (replica_tombstone_drop(d, &at, as, &eb) != ERR_OK)
@@ -195,7 +200,7 @@ version_tombstone_find_plain(struct disks *ds, const struct disks_key *k,
            is_marked(ds, k, &all_nulls, &as) && version_order(&born, &as) < 0;
 }
 
-/* ---- marks that all have heard of ---- */
+/* ---- tombstones that every replica has ---- */
 
 static enum err
 tombstone_end(struct disks *ds, const struct store_key *at, const struct version *as,
@@ -224,6 +229,8 @@ version_tombstones_walk(struct disks *ds, const struct disks_bucket *b, unsigned
     bool more = true;
     enum err rc = ERR_OK;
 
+    assert(rt_loop_index() == 0);
+    assert(slot < atomic_load(&ds->slot_count));
     while (rc == ERR_OK && more) {
         struct replica *d = replica_enter(ds, slot);
         struct store_entry *marks = NULL;
@@ -250,10 +257,10 @@ version_tombstones_walk(struct disks *ds, const struct disks_bucket *b, unsigned
                 continue;
             k.at.key = (struct span){at.key.at + BIRTH_BYTES, at.key.len - BIRTH_BYTES};
             of_upload = is_of_upload(at.key, &u);
-            /* Its key may be cut, and nobody finds the upload by that: the mark stays for who comes to the upload. */
+            /* Its key may be cut, and finds no upload: the tombstone stays for the pass that comes to the upload. */
             if (of_upload && at.key.len == STORE_KEY_MAX)
                 continue;
-            /* Who is away may come back with it. */
+            /* A replica that is away may come back with it. */
             if (on_mark(arg, &k, of_upload ? &u : NULL) && !any_replica_unreachable(ds))
                 rc = tombstone_end(ds, &at, &marks[i].entry.version, eb);
         }

@@ -1,9 +1,9 @@
-/* ended: versions that were ended by their id, and uploads that were aborted, while a disk was not there to hear of it. Whoever heard
- * keeps a mark, so that the disk which comes back with such a version does not bring it back to the others, and gives back the parts of
- * such an upload; when all have heard, the marks go.
+/* version_tombstone: what is kept of versions that were deleted by their id, and of uploads that were aborted, while a disk
+ * was not there to receive that. A disk that comes back with such a version does not spread it to the others, and aborts
+ * such an upload; when every disk has the end, the tombstones are dropped.
  *
- * A mark is a kept tombstone (disk_copies.h) in a bucket of its own, TOMBSTONE_BUCKETS + the bucket's id, under the version's birth and the
- * key: docs/formats.md, section 8.1. Any loop; all may switch.
+ * It is a tombstone (store_replica.h) in a bucket of its own, TOMBSTONE_BUCKETS + the bucket's id, under the version's
+ * birth and the key: docs/formats.md, section 8.1. Any loop; all may switch.
  */
 #pragma once
 #include "disks/internal.h"
@@ -23,11 +23,11 @@ bool version_tombstone_find(struct disks *ds, const struct disks_key *k,
 /* The same of an entry from before versioning, in which nothing says that there are versions of its key. */
 bool version_tombstone_find_plain(struct disks *ds, const struct disks_key *k,
                                   const struct entry *entry);
-/* The entry of version_tombstone_put() for a null version: what was replaced by it ended too, wherever it was not heard. */
+/* The entry of version_tombstone_put() for a null version: what was replaced by it ended too, also where that was not received. */
 enum err version_tombstone_put_nulls(struct disks *ds, const struct disks_key *k,
                                      const struct places *p, const struct version *as,
                                      struct errbuf *eb) MUST_CHECK;
-/* Takes back the mark that version_tombstone_put_nulls() left on one disk: all have heard. Not synced; what fails a later pass does. */
+/* Takes back the mark that version_tombstone_put_nulls() left on one disk: every replica has it. Not synced; a later pass repeats what fails. */
 void version_tombstone_drop_nulls(struct disks *ds, const struct disks_key *k,
                                   unsigned slot, const struct version *as);
 /* The upload is about to be aborted: every disk in `p` that is there keeps that. Durable on one of them at least when this returns
@@ -35,11 +35,11 @@ void version_tombstone_drop_nulls(struct disks *ds, const struct disks_key *k,
 enum err upload_tombstone_put(struct disks *ds, const struct disks_key *k,
                               const struct places *p, const struct upload_id *u,
                               struct errbuf *eb) MUST_CHECK;
-/* Does any disk that is there know that it was? Not while the set is converged: then nobody has come back. */
+/* Does any disk that is there know that it was? Not while the set is converged: then no disk has come back. */
 bool upload_tombstone_find(struct disks *ds, const struct disks_key *k,
                            const struct upload_id *u);
-/* All marks of the bucket that slot i has: on_mark() puts the key right, or ends the upload on all disks (NULL: it is of a version), and
- * says whether it is. What all have heard of goes. */
+/* All marks of the bucket that slot i has: on_mark() reconciles the key, or aborts the upload on all disks (NULL: it is of a version), and
+ * says whether it could. Tombstones that every replica has are dropped. */
 typedef bool version_tombstone_fn(void *arg, const struct disks_key *k,
                                   const struct upload_id *u);
 enum err version_tombstones_walk(struct disks *ds, const struct disks_bucket *b,

@@ -37,6 +37,7 @@ copies_least(const struct disks_key *k)
 {
     unsigned copies = MAX(k->copies, 1u);
 
+    assert(k->copies <= DISKS_COPIES_MAX);
     return k->min_copies > 0 ? MIN(k->min_copies, copies) : copies;
 }
 
@@ -122,6 +123,7 @@ writer_drop(struct disks_writer *w, unsigned i)
 {
     struct replica *r = writer_replica(w, i);
 
+    assert(i < w->count);
     r->ops->write_abort(&w->to[i]);
     replica_leave(r);
     w->slot[i] = w->slot[w->count - 1];
@@ -134,6 +136,8 @@ disks_write(struct disks_writer *w, const void *data, size_t len, struct errbuf 
 {
     enum err rc = writer_replica(w, 0)->ops->write(w->to[0], data, len, eb);
 
+    assert(w->count > 0);
+    assert(w->to[0] != NULL);
     for (unsigned i = 1; rc == ERR_OK && i < w->count; i++) {
         enum err copy = writer_replica(w, i)->ops->write(w->to[i], data, len, eb);
 
@@ -149,6 +153,8 @@ disks_write(struct disks_writer *w, const void *data, size_t len, struct errbuf 
 size_t
 disks_write_room(struct disks_writer *w, void **at)
 {
+    assert(w->count > 0);
+
     *at = NULL;
     return w->placed == 1 && w->count == 1
                ? store_write_room(replica_local_writer(w->to[0]), at)
@@ -158,6 +164,8 @@ disks_write_room(struct disks_writer *w, void **at)
 void
 disks_write_filled(struct disks_writer *w, size_t len)
 {
+    assert(w->placed == 1);
+
     store_write_filled(replica_local_writer(w->to[0]), len);
 }
 
@@ -181,6 +189,8 @@ enum err
 disks_write_peek(struct disks_writer *w, uint64_t offset, void *buf, size_t len,
                  size_t *n, struct errbuf *eb)
 {
+    assert(w->count > 0);
+
     return store_write_peek(replica_local_writer(w->to[0]), offset, buf, len, n, eb);
 }
 
@@ -206,6 +216,7 @@ copy_is_missing(struct disks *ds, const struct disks_key *k, unsigned slot)
 {
     struct errbuf eb = {{0}};
 
+    assert(slot < atomic_load(&ds->slot_count));
     if (set_diverge(ds, &eb) != ERR_OK)
         LOG(LOG_WARN, "disks.list", eb.text, L_U64("slot", slot));
     repair_later(ds, k, slot);
@@ -217,6 +228,7 @@ abort_prepared_copy(struct disks_writer *w, unsigned i, const struct content_id 
     struct errbuf eb = {{0}};
     struct replica *d = writer_replica(w, i);
 
+    assert(i < w->count);
     if (replica_abort_prepared(d, &w->key.at, content, &eb) == ERR_OK)
         return;
     LOG(LOG_WARN, "disks.abort", eb.text, L_SPAN("key", w->key.at.key));
@@ -227,6 +239,8 @@ abort_prepared_copy(struct disks_writer *w, unsigned i, const struct content_id 
 void
 writer_remove_copy(struct disks_writer *w, unsigned i, const struct content_id *content)
 {
+    assert(i > 0);
+
     abort_prepared_copy(w, i, content);
     writer_drop(w, i);
 }
@@ -235,6 +249,9 @@ enum err
 prepare_copies(struct disks_writer *w, const struct content_id *content,
                const struct object_meta *meta, struct errbuf *eb)
 {
+    assert(w->count > 0);
+    assert(w->count <= w->placed);
+
     for (unsigned i = 1; i < w->count; i++) {
         enum err rc;
 
@@ -262,6 +279,9 @@ void
 commit_copies(struct disks_writer *w, const struct content_id *content,
               const struct version *v)
 {
+    assert(v->epoch != 0);
+    assert(w->count > 0);
+
     for (unsigned i = 1; i < w->count; i++) {
         struct errbuf eb = {{0}};
         struct replica *d = writer_replica(w, i);
@@ -285,6 +305,7 @@ purge_others(struct disks *ds, const struct disks_key *k, unsigned keep,
     uint8_t all[DISKS_MAX];
     unsigned count = places_all(ds, all);
 
+    assert(keep < atomic_load(&ds->slot_count));
     for (unsigned i = 0; i < count; i++) {
         bool dropped;
         enum err rc = all[i] != keep ? cached_drop(ds, k, all[i], &dropped, eb) : ERR_OK;
@@ -295,7 +316,8 @@ purge_others(struct disks *ds, const struct disks_key *k, unsigned keep,
     return ERR_OK;
 }
 
-/* The writer's first disk judges, whether or not it is the key's owner by now: what the key is stands there first. */
+/* The writer's first replica checks preconditions, whether or not it is the key's owner by now: it gets what the key is
+ * first. */
 enum err
 owner_make_current(struct disks_writer *w, const struct store_condition *c,
                    struct errbuf *eb)
@@ -303,6 +325,7 @@ owner_make_current(struct disks_writer *w, const struct store_condition *c,
     uint64_t targets = 0;
     struct entry entry;
 
+    assert(w->count > 0);
     if (w->class == STORE_CACHED)
         return purge_others(w->disks, &w->key, w->slot[0], eb);
     /* Older versions are hidden, or replaced, where they stand: they must be there too. */
@@ -353,13 +376,14 @@ disks_commit(struct disks_writer **wp, const struct object_meta *meta,
 
 /* ---- delete ---- */
 
-/* After the owner: everybody else who has, or could have, an older version. */
+/* After the owner: every other replica that has, or could have, an older version. */
 static bool
 delete_on_others(struct disks *ds, const struct disks_key *k, const struct places *p,
                  const struct store_delete_options *o)
 {
     bool all = true;
 
+    assert(o->version != NULL);
     for (unsigned i = 1; i < p->count; i++) {
         struct replica *d = replica_enter(ds, p->at[i]);
         struct store_deleted done = {0};
@@ -378,6 +402,8 @@ static void
 end_tombstones(struct disks *ds, const struct disks_key *k, const struct places *p,
                const struct version *v)
 {
+    assert(v->epoch != 0);
+
     for (unsigned i = 0; i < p->count; i++) {
         struct replica *d = replica_enter(ds, p->at[i]);
         struct errbuf eb = {{0}};
@@ -408,6 +434,8 @@ delete_everywhere(struct disks *ds, const struct disks_key *k, struct places *p,
     struct replica *owner = replica_enter(ds, p->at[0]);
     enum err rc = replica_delete_with(owner, &k->at, &o, &done, eb);
 
+    assert(p->placed > 0);
+    assert(p->placed <= p->count);
     replica_leave(owner);
     if (rc != ERR_OK)
         return rc;

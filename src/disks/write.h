@@ -30,7 +30,7 @@ struct upload_replicas {
     uint8_t at[DISKS_COPIES_MAX]; /* all entered; the first orders */
     bool incomplete; /* another one that is here gave no answer, and may have it */
 };
-/* ERR_NO_UPLOAD: nobody has it, and all were heard. */
+/* ERR_NO_UPLOAD: no replica has it, and all have answered. */
 enum err upload_replicas_find(struct disks *ds, const struct disks_key *k,
                               const struct upload_id *u, struct upload_replicas *out,
                               struct errbuf *eb) MUST_CHECK;

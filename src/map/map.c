@@ -179,6 +179,8 @@ map_refresh(void *arg, uint64_t *revision, struct errbuf *eb)
     enum err rc =
         meta_list(s->meta, SPAN(BUCKET_PREFIX), a, &pairs, &count, revision, eb);
 
+    assert(s != NULL);
+    assert(rt_loop_index() == 0);
     m = xcalloc(1, sizeof *m + count * sizeof m->buckets[0]);
     if (rc == ERR_OK)
         rc = map_fill(m, pairs, count, eb);
@@ -358,6 +360,7 @@ create_once(struct change *c, struct arena *a)
     uint32_t failed = 0;
     enum err rc;
 
+    assert(c->id == 0);
     if (map_bucket_find(map_now(c->s), c->uname) != NULL)
         return err_set(&c->eb, ERR_EXISTS, "bucket \"%.*s\" exists", SPAN_ARG(c->uname));
     if (map_bucket_count(map_now(c->s)) >= MAP_BUCKETS_MAX)
@@ -416,6 +419,7 @@ remove_once(struct change *c, struct arena *a)
     uint64_t revision = 0;
     enum err rc = find_meant(c, &b);
 
+    assert(c->remove);
     if (rc != ERR_OK)
         return rc;
     change.if_revision = b->revision;
@@ -448,6 +452,7 @@ edit_once(struct change *c, struct arena *a)
     uint32_t failed;
     enum err rc = find_meant(c, &now);
 
+    assert(c->edit != NULL);
     if (rc == ERR_OK)
         rc = map_bucket_copy(now, &b, &c->eb);
     if (rc == ERR_OK)

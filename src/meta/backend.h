@@ -33,10 +33,10 @@ struct meta_watch {
 /* The head of every backend's struct. */
 struct meta {
     const struct meta_ops *ops;
-    void (*after)(void *arg); /* NULL: nobody */
+    void (*after)(void *arg); /* NULL: none */
     void *after_arg;
     struct meta_watch watches[META_WATCHES_MAX];
 };
 
-/* A key has changed: its watches are told. Any loop. Does not wait. */
+/* A key has changed: wakes its watches. Any loop. Does not wait. */
 void meta_changed(struct meta *m, struct span key);

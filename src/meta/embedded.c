@@ -87,10 +87,11 @@ meta_job_run(struct embedded *m, void (*work)(void *arg), void *arg, const char 
     struct job j = {m, work, arg};
     enum err rc = ERR_OK;
 
+    assert(work != NULL);
     if (!atomic_load(&m->faulted))
         rc = rt_blocking(guarded, &j, DEADLINE_NEVER);
     if (rc != ERR_OK)
-        return err_set(eb, rc, "%s was given up", what);
+        return err_set(eb, rc, "%s was cancelled", what);
     if (atomic_load(&m->faulted))
         return err_set(
             eb, ERR_IO,
@@ -252,6 +253,9 @@ page_seek(struct page_job *j, MDB_val *k, MDB_val *v)
 static int
 page_read(struct page_job *j)
 {
+    assert(j->range->max > 0);
+    assert(j->range->max <= META_PAGE_MAX);
+
     MDB_val k, v;
     int rc = mdb_cursor_open(j->txn, j->m->pairs, &j->cursor);
 
@@ -398,6 +402,8 @@ txn_conditions(struct txn_job *j, MDB_txn *txn)
 static int
 txn_change(struct txn_job *j, MDB_txn *txn, const struct meta_change *c)
 {
+    assert(j->revision > 0);
+
     MDB_val k = {c->key.len, (void *)(uintptr_t)c->key.at};
     MDB_val v = {REVISION_BYTES + c->value.len, NULL};
     int rc;
@@ -440,6 +446,7 @@ txn_work(void *arg)
     bool writes = j->t->change_count > 0;
     MDB_txn *txn = NULL;
 
+    assert(j->t->change_count <= META_CHANGE_MAX);
     j->rc = mdb_txn_begin(j->m->env, NULL, writes ? 0 : MDB_RDONLY, &txn);
     if (j->rc != 0)
         return;

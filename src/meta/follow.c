@@ -71,7 +71,7 @@ follow_run(void *arg)
         if (rc == ERR_CANCELLED)
             break;
     }
-    f->stopping = true; /* nobody refreshes any more: who waits is told */
+    f->stopping = true; /* no refresh follows: waiting calls return */
     rt_cond_broadcast(&f->refreshed);
 }
 
@@ -138,6 +138,8 @@ meta_follow_wait(struct meta_follower *f, uint64_t revision, struct errbuf *eb)
 enum err
 meta_follow_refresh(struct meta_follower *f, struct errbuf *eb)
 {
+    assert(rt_loop_index() == 0);
+
     on_follow_change(f);
     return wait_round(f, UINT64_MAX, eb);
 }

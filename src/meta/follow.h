@@ -22,5 +22,5 @@ enum err meta_follow_wait(struct meta_follower *f, uint64_t revision,
                           struct errbuf *eb) MUST_CHECK;
 /* Refreshes now, whether or not a key has changed. May switch. */
 enum err meta_follow_refresh(struct meta_follower *f, struct errbuf *eb) MUST_CHECK;
-/* Nobody waits any more. NULL is fine. May switch. */
+/* No call waits. NULL is fine. May switch. */
 void meta_follow_stop(struct meta_follower **fp);

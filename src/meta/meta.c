@@ -132,6 +132,8 @@ meta_list(struct meta *m, struct span prefix, struct arena *a, struct meta_pair 
 static enum err
 check_change(const struct meta_change *c, struct errbuf *eb)
 {
+    assert(c != NULL);
+
     if (c->key.len == 0 || c->key.len > META_KEY_MAX)
         return err_set(eb, ERR_BAD_REQUEST, "a key of %zu bytes, 1 to %u are possible",
                        c->key.len, META_KEY_MAX);

@@ -77,7 +77,7 @@ struct meta_result {
     uint64_t revision; /* of the transaction; on ERR_PRECONDITION the store's */
     uint32_t
         failed; /* ERR_PRECONDITION: the first change whose condition does not hold */
-    /* An error after which nobody knows whether the changes were made: read before the next try. */
+    /* An error after which it is unknown whether the changes were made: read before the next try. */
     bool unknown;
     struct meta_pair
         *reads; /* one for each key of `reads`; NULL unless ERR_OK or ERR_PRECONDITION */
