@@ -290,7 +290,7 @@ write_records(struct body_pass *p, enum err rc, struct errbuf *eb)
 }
 
 static enum err
-end_batch(struct body_pass *p, struct errbuf *eb)
+compact_body_end_batch(struct body_pass *p, struct errbuf *eb)
 {
     enum err rc = sync_batch(p, eb);
 
@@ -355,7 +355,7 @@ take_place(struct body_pass *p, struct moving *x, struct errbuf *eb)
 }
 
 static struct scan_source
-source_of(const struct segment *s)
+compact_body_source_of(const struct segment *s)
 {
     return (struct scan_source){.file = s->file,
                                 .segment = s->id,
@@ -369,7 +369,7 @@ write_out(struct body_pass *p, enum err rc, struct errbuf *eb)
 {
     assert(p->count <= BATCH);
     if (rc == ERR_OK)
-        return p->count > 0 ? end_batch(p, eb) : ERR_OK;
+        return p->count > 0 ? compact_body_end_batch(p, eb) : ERR_OK;
     for (uint32_t i = 0; i < p->count; i++) {
         body_release(&p->at[i].to);
         end_moving(&p->at[i]);
@@ -382,7 +382,7 @@ write_out(struct body_pass *p, enum err rc, struct errbuf *eb)
 static enum err
 move_all(struct body_pass *p, struct errbuf *eb)
 {
-    struct scan_source source = source_of(p->from);
+    struct scan_source source = compact_body_source_of(p->from);
     uint64_t at = STORE_ALIGN, next = 0;
     enum scanned got = SCAN_BATCH;
     enum err rc = ERR_OK;
@@ -398,7 +398,7 @@ move_all(struct body_pass *p, struct errbuf *eb)
         if (rc == ERR_OK && (p->count == BATCH || p->bytes >= BATCH_BYTES)) {
             uint64_t done = p->bytes;
 
-            rc = end_batch(p, eb);
+            rc = compact_body_end_batch(p, eb);
             if (rc == ERR_OK)
                 rc = compact_pace(p->k, done);
         }
@@ -495,7 +495,7 @@ static enum err
 survey(struct compactor *k, struct segment *s, bool *worth, struct errbuf *eb)
 {
     struct store *d = k->disk;
-    struct scan_source source = source_of(s);
+    struct scan_source source = compact_body_source_of(s);
     struct index_segment seen = {0};
     uint64_t at = STORE_ALIGN, next = 0, living = 0, dead = 0;
     enum scanned got = SCAN_BATCH;

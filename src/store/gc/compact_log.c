@@ -145,7 +145,8 @@ guess_dead(struct store *d, const struct segment *s, uint64_t *out, struct errbu
 /* ---- one batch ---- */
 
 static enum err
-end_batch(struct compactor *k, enum store_class class, struct pass *p, struct errbuf *eb)
+compact_log_end_batch(struct compactor *k, enum store_class class, struct pass *p,
+                      struct errbuf *eb)
 {
     struct compact_batch *b = k->batch;
     enum err rc = ERR_OK;
@@ -248,7 +249,7 @@ move_part(struct compactor *k, enum store_class class, const struct relocation *
 {
     struct store_key key;
     struct commit c;
-    enum err rc = end_batch(k, class, p, eb);
+    enum err rc = compact_log_end_batch(k, class, p, eb);
 
     assert(p->moves);
     if (rc == ERR_OK)
@@ -276,7 +277,7 @@ compact_move_record(struct compactor *k, enum store_class class,
     if (b->count == BATCH || (b->count > 0 && b->bytes + bytes > BATCH_BYTES)) {
         uint64_t done = b->bytes;
 
-        rc = end_batch(k, class, p, eb);
+        rc = compact_log_end_batch(k, class, p, eb);
         if (rc == ERR_OK)
             rc = compact_pace(k, done);
         if (rc != ERR_OK)
@@ -365,12 +366,12 @@ walk(struct compactor *k, struct segment *s, struct pass *p, struct errbuf *eb)
         for (uint32_t i = 0; rc == ERR_OK && !p->stuck && i < scan.count; i++)
             rc = compact_take_record(k, s, &scan.records[i], p, eb);
         if (rc == ERR_OK && b->count > 0) /* they borrow from the scanner's window */
-            rc = end_batch(k, s->class, p, eb);
+            rc = compact_log_end_batch(k, s->class, p, eb);
         if (rc == ERR_OK)
             rc = compact_pace(k, (scan.offset - from) / (p->moves ? 1 : LOOKING));
     }
     if (b->count > 0 && rc == ERR_OK)
-        rc = end_batch(k, s->class, p, eb);
+        rc = compact_log_end_batch(k, s->class, p, eb);
     b->count = 0;
     b->bytes = 0;
     arena_reset(k->arena);

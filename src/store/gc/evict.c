@@ -169,7 +169,7 @@ list_segments(struct store *d, struct evictor *e, struct errbuf *eb)
 /* ---- objects go ---- */
 
 static enum err
-end_batch(struct store *d, struct evictor *e, struct errbuf *eb)
+evict_end_batch(struct store *d, struct evictor *e, struct errbuf *eb)
 {
     enum err rc = ERR_OK;
 
@@ -239,7 +239,7 @@ take_object(struct store *d, struct evictor *e, const struct log_record *m,
     e->weights[i] = (uint64_t)entry_weight(&entry);
     e->pending += e->weights[i];
     e->sizes[i] = entry.size;
-    return e->count == BATCH ? end_batch(d, e, eb) : ERR_OK;
+    return e->count == BATCH ? evict_end_batch(d, e, eb) : ERR_OK;
 }
 
 /* Bodies: by their headers, to the last. */
@@ -353,7 +353,7 @@ evict_segment(struct store *d, struct evictor *e, const struct candidate *c,
         rc = walk_places(d, e, &source, eb);
     }
     if (rc == ERR_OK)
-        rc = end_batch(d, e, eb);
+        rc = evict_end_batch(d, e, eb);
     e->count = 0;
     e->pending = 0;
     if (rc == ERR_OK && s != NULL && (e->freed - before) * 2 >= c->living)

@@ -284,7 +284,7 @@ is_last_log(struct store *d, enum store_class class, const struct segment *s)
 }
 
 static struct scan_source
-source_of(const struct store *d, const struct segment *s)
+replay_source_of(const struct store *d, const struct segment *s)
 {
     return (struct scan_source){.file = s->file,
                                 .segment = s->id,
@@ -339,7 +339,7 @@ replay_segment(struct replaying *r, uint64_t offset, uint64_t *epoch,
     struct store *d = r->disk;
     struct segment *s = r->segment;
     enum store_class class = r->changes->class;
-    struct scan_source source = source_of(d, s);
+    struct scan_source source = replay_source_of(d, s);
     enum scanned got = SCAN_BATCH;
     enum err rc;
 
@@ -408,7 +408,7 @@ next_log(struct replaying *r)
         return next;
     next = wal_scan_next_batch(r, wanted);
     while (next != NULL && class == STORE_CACHED && !gap_is_known(d, class, next)) {
-        struct scan_source source = source_of(d, next);
+        struct scan_source source = replay_source_of(d, next);
 
         if (log_gap_log_proves(d, &source, next->first_batch, r->scan.epoch, wanted))
             break;
@@ -448,7 +448,7 @@ begin_readahead(struct store *d, enum store_class class, const struct segment *f
             logs = xrealloc(logs, room * sizeof *logs);
         }
         logs[count++] = (struct scan_readahead_wal){
-            .source = source_of(d, s),
+            .source = replay_source_of(d, s),
             .offset = s == first ? offset : STORE_ALIGN,
             .batch = s == first ? d->wals->of[class].next_batch : s->first_batch};
     }

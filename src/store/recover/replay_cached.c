@@ -38,8 +38,8 @@ body_header_is_final(const struct scan_source *source, const struct entry *entry
 
 /* What binds the bytes of the file, *size included. */
 static enum err
-source_of(const struct read_file *f, const struct entry *entry, struct scan_source *out,
-          struct errbuf *eb)
+replay_cached_source_of(const struct read_file *f, const struct entry *entry,
+                        struct scan_source *out, struct errbuf *eb)
 {
     struct log_record head;
     enum err rc;
@@ -63,7 +63,7 @@ body_header_is_intact(const struct read_file *f, const struct entry *entry, bool
                       struct errbuf *eb)
 {
     struct scan_source source;
-    enum err rc = source_of(f, entry, &source, eb);
+    enum err rc = replay_cached_source_of(f, entry, &source, eb);
 
     *out = false;
     return rc == ERR_OK ? body_header_is_final(&source, entry, out, eb) : rc;

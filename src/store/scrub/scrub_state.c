@@ -49,7 +49,7 @@ put_pass(struct record_writer *w, uint8_t first, const struct scrub_pass *p)
 }
 
 static unsigned char *
-put_be(unsigned char *at, uint64_t n, unsigned bytes)
+scrub_state_put_be(unsigned char *at, uint64_t n, unsigned bytes)
 {
     assert(bytes > 0);
     assert(bytes <= 8);
@@ -66,13 +66,13 @@ put_finding(struct record_writer *w, const struct scrub_finding *f)
 
     assert(what < sizeof f->what);
     assert(f->key_len <= sizeof f->key);
-    at = put_be(at, f->pass, 8);
-    at = put_be(at, (uint64_t)f->found_ms, 8);
-    at = put_be(at, f->bucket, 8);
-    at = put_be(at, f->part, 4);
-    at = put_be(at, f->block, 8);
-    at = put_be(at, (uint64_t)f->outcome, 1);
-    at = put_be(at, what, 1);
+    at = scrub_state_put_be(at, f->pass, 8);
+    at = scrub_state_put_be(at, (uint64_t)f->found_ms, 8);
+    at = scrub_state_put_be(at, f->bucket, 8);
+    at = scrub_state_put_be(at, f->part, 4);
+    at = scrub_state_put_be(at, f->block, 8);
+    at = scrub_state_put_be(at, (uint64_t)f->outcome, 1);
+    at = scrub_state_put_be(at, what, 1);
     memcpy(at, f->what, what);
     memcpy(at + what, f->key, f->key_len);
     record_put_span(w, F_FINDING,
