@@ -66,7 +66,7 @@ void store_id(const struct store *d, uint8_t out[16]);
  * ERR_NOT_FOUND too (all else is zero then). */
 enum err store_lookup(struct store *d, const struct store_key *k, struct entry *out,
                       struct errbuf *eb) MUST_CHECK;
-/* The same, but a kept tombstone is an entry (ENTRY_TOMBSTONE | ENTRY_KEPT, version, mtime_ms). */
+/* The same, but a tombstone that is kept is an entry (ENTRY_TOMBSTONE | ENTRY_KEPT, version, mtime_ms). */
 enum err store_lookup_any(struct store *d, const struct store_key *k, struct entry *out,
                           struct errbuf *eb) MUST_CHECK;
 
@@ -81,7 +81,7 @@ enum err store_list(struct store *d, uint64_t bucket, struct span after, bool in
                     uint32_t max, struct arena *a, struct store_entry **out,
                     uint32_t *count, bool *more, struct errbuf *eb) MUST_CHECK;
 
-/* The same with kept tombstones. */
+/* The same with tombstone that is kepts. */
 enum err store_list_any(struct store *d, uint64_t bucket, struct span after,
                         bool inclusive, uint32_t max, struct arena *a,
                         struct store_entry **out, uint32_t *count, bool *more,

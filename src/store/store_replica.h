@@ -101,7 +101,7 @@ struct store_deleted {
 enum err store_delete_with(struct store *d, const struct store_key *k,
                            const struct store_delete_options *o,
                            struct store_deleted *out, struct errbuf *eb) MUST_CHECK;
-/* Every disk that could hold an older version has it, or left for good: the kept tombstone `v` goes. ERR_OK where
+/* Every disk that could hold an older version has it, or left for good: the tombstone that is kept `v` goes. ERR_OK where
  * there is none, or another. Not synced: after a crash it may be there again. */
 enum err store_tombstone_drop(struct store *d, const struct store_key *k,
                               const struct version *v, struct errbuf *eb) MUST_CHECK;

@@ -36,7 +36,7 @@ enum err store_part_find(struct store *d, const struct store_key *k,
 enum err store_upload_meta(struct store *d, const struct store_key *k,
                            const struct upload_id *u, struct arena *a,
                            struct object_meta *out, struct errbuf *eb) MUST_CHECK;
-/* One record, one entry. The parts named (ascending) become the object, the others are given up. Remembered for
+/* One record, one entry. The parts named (ascending) become the object, the others are dropped. Remembered for
  * 7 days: a repeat with the same upload id answers the same entry. */
 enum err store_upload_complete(struct store *d, const struct store_key *k,
                                const struct upload_id *u, const struct store_part *parts,

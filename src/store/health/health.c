@@ -153,9 +153,9 @@ on_error(struct health *h, const struct rt_io_done *d)
 
     assert(d->error != 0);
     count_error(h, d->kind);
-    recent = atomic_load(&h->recent_errors);
+    recent = atomic_load(&h->last_errors);
     if (is_new_place(h, d->where))
-        recent = atomic_fetch_add(&h->recent_errors, 1) + 1;
+        recent = atomic_fetch_add(&h->last_errors, 1) + 1;
     if (d->error == ENODEV || d->error == ENXIO || d->error == ESTALE ||
         d->error == ENOTCONN)
         (void)health_move(h, STORE_FAILED, "it is gone", d->error);

@@ -43,7 +43,7 @@ struct health {
     _Atomic unsigned state; /* enum store_state: never goes down but from SLOW to OK */
     _Atomic uint64_t read_errors, write_errors, sync_errors, name_errors, corrupt_blocks,
         slow_ops, index_faults;
-    _Atomic uint64_t recent_errors; /* in the window at hand, at different places */
+    _Atomic uint64_t last_errors; /* in the window at hand, at different places */
     _Atomic uint64_t places[ERROR_PLACES];
     _Atomic uint64_t unanswered; /* errors since the last probe */
     struct meter meters[METERS];

@@ -183,7 +183,7 @@ tick(struct health *h)
     health_check(h);
     if (now_ns - h->owner.window_ns > h->limits.error_window_ms * 1000000) {
         h->owner.window_ns = now_ns;
-        atomic_store(&h->recent_errors, 0);
+        atomic_store(&h->last_errors, 0);
         for (unsigned i = 0; i < ERROR_PLACES; i++)
             atomic_store(&h->places[i], 0);
     }

@@ -128,7 +128,7 @@ store_bucket_empty(struct store *d, uint64_t bucket, bool *empty, struct errbuf 
     return list_bucket_empty(d->memtable, d->index, bucket, empty, eb);
 }
 
-struct settle {
+struct flush_job {
     struct store *disk;
     struct errbuf *eb;
     enum err rc;
@@ -137,7 +137,7 @@ struct settle {
 static void
 flush_on_owner(void *arg)
 {
-    struct settle *s = arg;
+    struct flush_job *s = arg;
 
     s->rc = flush_wait(s->disk, s->eb);
 }
@@ -145,7 +145,7 @@ flush_on_owner(void *arg)
 enum err
 store_flush(struct store *d, struct errbuf *eb)
 {
-    struct settle s = {.disk = d, .eb = eb, .rc = ERR_CANCELLED};
+    struct flush_job s = {.disk = d, .eb = eb, .rc = ERR_CANCELLED};
     enum err rc = on_owner_loop(d, flush_on_owner, &s);
 
     return rc == ERR_OK ? s.rc : rc;

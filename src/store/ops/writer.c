@@ -331,7 +331,7 @@ writer_end_early(struct store_writer *w, struct errbuf *eb)
 
 /* The piece that is on its way is waited for, and none begins. */
 static void
-give_up_early(struct store_writer *w)
+stop_early(struct store_writer *w)
 {
     if (w->early != NULL)
         w->early->given_up = true;
@@ -581,7 +581,7 @@ store_write_abort(struct store_writer **wp)
     *wp = NULL;
     if (w == NULL)
         return;
-    give_up_early(w);
+    stop_early(w);
     body_release(&w->body);
     free_writer(w);
 }
@@ -633,7 +633,7 @@ writer_submit(struct store_writer **wp, const struct object_meta *meta, struct c
     if (w->part > 0)
         c->of.upload.part = w->part;
     if (rc != ERR_OK)
-        give_up_early(w);
+        stop_early(w);
     if (rc == ERR_OK && w->body.segment != NULL) {
         rc = finish_body(w, meta, eb);
         if (rc == ERR_OK)

@@ -6,7 +6,7 @@
 #pragma once
 #include "store/core/core.h"
 
-/* Heats are in sixteenths of a read of each byte that lives. */
+/* Frequencies are in sixteenths of a read of each byte that lives. */
 #define ACCESS_FREQ_READ 16u
 
 struct access_freq;

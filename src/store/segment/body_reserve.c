@@ -62,7 +62,7 @@ body_wait_for_headers(struct segment *s, uint64_t before, struct errbuf *eb)
         enum err rc = rt_cond_wait(&s->owner.opened, DEADLINE_NEVER);
 
         if (rc != ERR_OK)
-            return err_set(eb, rc, "gave up waiting for the places before this one");
+            return err_set(eb, rc, "stopped waiting for the places before this one");
     }
     return !s->doomed ? ERR_OK
                       : err_set(eb, ERR_IO, "a write to this segment has failed");
@@ -159,7 +159,7 @@ reserve_take_place(struct body *b, uint64_t size, struct errbuf *eb)
     assert(size < BODY_OWN);
     assert(b->segment == NULL);
     if (rc != ERR_OK)
-        return err_set(eb, rc, "gave up waiting for a place");
+        return err_set(eb, rc, "stopped waiting for a place");
     b->span = body_span(size);
     b->room = size;
     rc = shared_segment(d, b->class, b->span, eb);

@@ -164,7 +164,7 @@ hold_last(struct body *b, bool *has, struct errbuf *eb)
         return ERR_OK;
     rc = rt_sem_acquire(&b->disk->segments->reserve, DEADLINE_NEVER);
     if (rc != ERR_OK)
-        return err_set(eb, rc, "gave up waiting for the end of the segment");
+        return err_set(eb, rc, "stopped waiting for the end of the segment");
     *has = is_last(b);
     if (!*has)
         rt_sem_release(&b->disk->segments->reserve);

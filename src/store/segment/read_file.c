@@ -98,7 +98,7 @@ loaded_fini(struct loaded *l)
 }
 
 /* What `len` bytes that were asked for from the record's header on have become. *more: bytes that are wanted instead, 0 when
- * it is judged. */
+ * it is checked. */
 static enum err
 read_judge_record(struct span have, uint64_t len, const struct segment *s,
                   const struct entry *entry, struct log_record *out, uint64_t *more,

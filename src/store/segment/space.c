@@ -178,7 +178,7 @@ space_give_ballast(struct space *s)
     if (s == NULL || !s->owner.has_ballast)
         return false;
     s->owner.has_ballast = false;
-    space_ran_out(s, "the ballast was given up");
+    space_ran_out(s, "the ballast was released");
     rc = rt_dir_unlink(s->disk->state, BALLAST_FILE, &eb);
     if (rc != ERR_OK && rc != ERR_NOT_FOUND)
         LOG(LOG_ERROR, "store.ballast_stays", "no room could be made",

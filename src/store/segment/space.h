@@ -4,7 +4,7 @@
  *       ^                                                                   |
  *       '------(the ballast is back, half the reserve beside it)------------'
  *
- * The reserve is a file, `.forebay/ballast`, of a 256th of the disk (8 to 256 MiB). It is given up when
+ * The reserve is a file, `.forebay/ballast`, of a 256th of the disk (8 to 256 MiB). It is released when
  * what has to be written does not fit: records of deletes, the index, what compaction moves. Once a second the space
  * fiber looks at the file system, and makes the ballast again when there is room for it. So a full disk still deletes,
  * compacts and lists, and takes objects again by itself.
@@ -17,7 +17,7 @@
 struct space;
 struct space *space_new(struct store *d);
 void space_free(struct space **sp); /* NULL is fine */
-/* Measures; a ballast that was given up is made again where there is room. Owner loop; may switch. */
+/* Measures; a ballast that was released is made again where there is room. Owner loop; may switch. */
 enum err space_open(struct space *s, struct errbuf *eb) MUST_CHECK;
 enum err space_start(struct space *s,
                      struct errbuf *eb) MUST_CHECK; /* the fiber; owner */
@@ -30,7 +30,7 @@ enum err space_leaves_reserve(struct space *s, uint64_t bytes,
                               struct errbuf *eb) MUST_CHECK;
 /* Something did not fit: no object comes in until there is room again. Any loop. */
 void space_ran_out(struct space *s, const char *what);
-/* For what has to be written: gives the ballast up. False: it was given up before. Owner loop; may switch. */
+/* For what has to be written: gives the ballast up. False: it was released before. Owner loop; may switch. */
 bool space_give_ballast(struct space *s);
 bool space_is_full(const struct space *s);
 /* Is less than twice the reserve free? Then compaction does not wait for quiet. */

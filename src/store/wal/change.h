@@ -62,7 +62,7 @@ struct changes {
     uint32_t part_count;
     struct changed_prepared {
         struct prepared_who who; /* borrows the key as above */
-        bool comes;              /* else it is committed or given up */
+        bool comes;              /* else it is committed or aborted */
     } prepared[BATCH_RECORDS];
     uint32_t prepared_count;
 };
@@ -86,7 +86,7 @@ bool changes_ended(const struct changes *c, const struct upload_id *id);
 /* The part, where it came in this batch: it is not visible yet, to the next of its number neither. Else NULL. */
 struct changed_part *changes_part(struct changes *c, const struct upload_id *id,
                                   uint32_t number);
-/* Was this body prepared, committed or given up in this batch? */
+/* Was this body prepared, committed or aborted in this batch? */
 bool changes_resolves(const struct changes *c, const struct content_id *content);
 
 /* Takes the record's effect into the run. *out (may be NULL) is the entry of the key afterwards. May switch. */

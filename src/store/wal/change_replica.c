@@ -15,8 +15,8 @@
 #include <assert.h>
 
 static void
-change_settle(struct changes *c, const struct log_record *m,
-              const struct upload_id *upload, bool comes)
+change_resolve(struct changes *c, const struct log_record *m,
+               const struct upload_id *upload, bool comes)
 {
     struct changed_prepared *p = &c->prepared[c->prepared_count++];
 
@@ -47,7 +47,7 @@ apply_prepare(struct changes *c, const struct log_record *m, struct entry *entry
     if (rc != ERR_OK)
         return rc;
     run_prepared(c->run, &m->content, &p);
-    change_settle(c, m, &m->upload, true);
+    change_resolve(c, m, &m->upload, true);
     *entry = p.entry;
     return ERR_OK;
 }
@@ -119,7 +119,7 @@ apply_commit_prepared(struct changes *c, const struct log_record *m, struct entr
     if (rc != ERR_OK)
         return rc;
     run_prepared(c->run, &m->content, NULL);
-    change_settle(c, m, &p.upload, false);
+    change_resolve(c, m, &p.upload, false);
     if (!won) {
         prepared_died(c, &p.entry);
         return ERR_OK;
@@ -141,7 +141,7 @@ apply_abort_prepared(struct changes *c, const struct log_record *m, struct errbu
         return rc;
     prepared_died(c, &p.entry);
     run_prepared(c->run, &m->content, NULL);
-    change_settle(c, m, &p.upload, false);
+    change_resolve(c, m, &p.upload, false);
     return ERR_OK;
 }
 

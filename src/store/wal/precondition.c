@@ -54,7 +54,7 @@ must_say(const struct commit *c, bool exists, const struct entry *old)
     if (exists || (c->kind == LOG_RECORD_TOMBSTONE && c->of.tombstone.always) ||
         (old->flags & ENTRY_IN_DOUBT) != 0)
         return true;
-    /* A tombstone that others must hear of stays what it is until one that is kept too takes its place. */
+    /* A tombstone that others must receive stays what it is until one that is kept too takes its place. */
     return c->kind == LOG_RECORD_TOMBSTONE && (old->flags & ENTRY_KEPT) != 0;
 }
 

@@ -1,4 +1,4 @@
-/* Prepared versions: the table of them, and the calls of store_replica.h that make, decide and give up one. */
+/* Prepared versions: the table of them, and the calls of store_replica.h that make, commit and abort one. */
 
 #include "store/wal/prepared.h"
 
@@ -191,7 +191,7 @@ prepared_mark(struct store *d, const struct store_key *k, enum err found,
         return found;
     rc = on_owner_loop(d, prepared_ask_on_owner, &a);
     if (rc != ERR_OK)
-        return err_set(eb, rc, "gave up asking for prepared versions");
+        return err_set(eb, rc, "stopped asking for prepared versions");
     if (a.found)
         entry->flags |= ENTRY_PREPARED;
     return found;

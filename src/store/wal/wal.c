@@ -38,7 +38,7 @@ wal_check(const struct wal *log, enum store_class class)
 }
 
 static enum err
-wal_give_up(struct store *d, enum store_class class, enum err rc, struct errbuf *eb)
+wal_fail(struct store *d, enum store_class class, enum err rc, struct errbuf *eb)
 {
     struct wal *log = &d->wals->of[class];
 
@@ -72,7 +72,7 @@ wal_sync(struct store *d, enum store_class class, struct errbuf *eb)
     rc = rt_sync(log->now->file, eb);
     metric_add(M_DISK_SYNCS, 0, 1);
     if (rc != ERR_OK)
-        return wal_give_up(d, class, rc, eb);
+        return wal_fail(d, class, rc, eb);
     log->synced_batch = MAX(log->synced_batch, batch);
     return ERR_OK;
 }
@@ -177,7 +177,7 @@ wal_append(struct store *d, enum store_class class, struct iobuf *b, uint32_t le
         return rc;
     }
     if (rc != ERR_OK)
-        return wal_give_up(d, class, rc, eb);
+        return wal_fail(d, class, rc, eb);
     metric_add(M_DISK_IO_BYTES, 1, len);
     s->owner.used += len;
     s->owner.counted += len;
