@@ -1,4 +1,4 @@
-/* What a bucket is said to hold in uploads in progress, against what their listings say. Nobody writes meanwhile. */
+/* What a bucket is said to hold in uploads in progress, against what their listings say. No client writes meanwhile. */
 #pragma once
 #include "check.h"
 

@@ -70,6 +70,8 @@ ALLOWED = [
     ("test/", "settled yes"),
     ("test/", "settled no"),
     ("src/conf/", "memory.hot"),
+    ("test/unit/conf/", "memory.hot"),
+    ("test/unit/conf/", "MEMORY__HOT"),
 ]
 
 
