@@ -254,7 +254,7 @@ def test_what_moves_is_told_as_a_job(start_forebay, tmp_path):
     told = json.loads(cli(process, "jobs", job, "--json"))
     assert told["kind"] == "copies" and told["state"] in ("waiting", "running", "idle") and "2 copies" in told["what"], told
     assert f"{job}  copies" in cli(process, "jobs")
-    assert "is not cancelled" in cli(process, "cancel", job, status=2)
+    assert "cannot be cancelled" in cli(process, "cancel", job, status=2)
     process.kill()
 
     process = start_forebay("a", args=(str(tmp_path / "b"),))

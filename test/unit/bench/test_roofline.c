@@ -45,10 +45,10 @@ static void
 test_each_resource_is_named(void)
 {
     static const char *const says[CEILINGS_] = {
-        "The network limits",       "The way to the server",
+        "The network limits",       "The path to the server",
         "The server's disks limit", "The server's CPU limits",
         "The CPU of this client",   "client and server share",
-        "stands behind the server", "Too few requests at a time"};
+        "stands behind the server", "Too few concurrent requests"};
 
     for (enum ceiling c = 0; c < CEILINGS_; c++) {
         struct roofline r = plain(0.7);
@@ -82,7 +82,7 @@ test_the_cause_is_told_not_what_follows(void)
     roofline_set(&r, CEILING_SERVER_CPU, 3700, "measured");
     check_says(&r, CEILING_SERVER_CPU, "The server's CPU limits");
     roofline_set(&r, CEILING_SERVER_CPU, 9000, "measured");
-    check_says(&r, CEILING_PATH, "The way to the server");
+    check_says(&r, CEILING_PATH, "The path to the server");
 }
 
 static void
