@@ -17,8 +17,9 @@
     X(BAD_REQUEST)                                                                       \
     X(DENIED)                                                                            \
     X(QUOTA)                                                                             \
-    X(NOT_FOUND) X(NO_BUCKET) X(NO_UPLOAD) X(NOT_ALLOWED) X(TIMEOUT) X(EXISTS)           \
-        X(NOT_EMPTY) X(PRECONDITION) X(NOT_MODIFIED) X(TOO_LARGE) X(RANGE) X(BAD_DIGEST) \
+    X(NOT_FOUND)                                                                         \
+    X(NO_BUCKET) X(NO_UPLOAD) X(NOT_ALLOWED) X(TIMEOUT) X(EXISTS) X(NOT_EMPTY)           \
+        X(PRECONDITION) X(NOT_MODIFIED) X(TOO_LARGE) X(RANGE) X(BAD_DIGEST)              \
             X(INCOMPLETE) X(IO) X(CORRUPT) X(INTERNAL) X(NOT_IMPLEMENTED) X(BACKEND)     \
                 X(BUSY) X(CANCELLED) X(CLOSED) X(UNAVAILABLE) X(NO_SPACE)
 

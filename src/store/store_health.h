@@ -58,19 +58,19 @@ struct scrub_finding {
 };
 #define STORE_FINDINGS_MAX 256u /* the newest; those beyond are counted only */
 struct scrub_status {
-    bool running;                       /* or about to: it was asked for */
-    bool asked;                         /* for this pass: it goes at the full rate */
-    uint64_t total_bytes;               /* what a pass reads, about */
-    uint64_t rate;                      /* bytes a second at most, now */
-    int64_t next_ms;                    /* when the next pass begins by itself */
+    bool running;                 /* or about to: it was asked for */
+    bool asked;                   /* for this pass: it goes at the full rate */
+    uint64_t total_bytes;         /* what a pass reads, about */
+    uint64_t rate;                /* bytes a second at most, now */
+    int64_t next_ms;              /* when the next pass begins by itself */
     struct scrub_pass pass, last; /* the one under way or ended; the one before */
     const struct scrub_finding
         *findings; /* in the arena, newest first: of the last two passes */
     uint32_t count;
 };
 /* Any loop. Both may switch. */
-enum err store_scrub_status(struct store *d, struct arena *a,
-                            struct scrub_status *out, struct errbuf *eb) MUST_CHECK;
+enum err store_scrub_status(struct store *d, struct arena *a, struct scrub_status *out,
+                            struct errbuf *eb) MUST_CHECK;
 /* Begins a pass now, from the start, at the full rate. */
 enum err store_scrub_start(struct store *d, struct errbuf *eb) MUST_CHECK;
 /* Repairs a damaged native version from another copy. On the owner loop; may switch. ERR_NOT_FOUND: there is none. */

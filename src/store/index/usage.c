@@ -213,6 +213,6 @@ store_bucket_usage(const struct store *d, uint64_t bucket, enum usage_kind which
     usage_get(d->usage,
               which == USAGE_OLDER  ? usage_of_older(bucket)
               : which == USAGE_OPEN ? usage_of_open(bucket)
-                                          : bucket,
+                                    : bucket,
               objects, bytes);
 }
