@@ -11,17 +11,37 @@
 #define MUST_CHECK   __attribute__((warn_unused_result))
 #define PRINTF(f, a) __attribute__((format(printf, f, a)))
 
-/* X(code) */
-#define ERR_TABLE(X)                                                                     \
-    X(OK)                                                                                \
-    X(BAD_REQUEST)                                                                       \
-    X(DENIED)                                                                            \
-    X(QUOTA)                                                                             \
-    X(NOT_FOUND)                                                                         \
-    X(NO_BUCKET) X(NO_UPLOAD) X(NOT_ALLOWED) X(TIMEOUT) X(EXISTS) X(NOT_EMPTY)           \
-        X(PRECONDITION) X(NOT_MODIFIED) X(TOO_LARGE) X(RANGE) X(BAD_DIGEST)              \
-            X(INCOMPLETE) X(IO) X(CORRUPT) X(INTERNAL) X(NOT_IMPLEMENTED) X(BACKEND)     \
-                X(BUSY) X(CANCELLED) X(CLOSED) X(UNAVAILABLE) X(NO_SPACE)
+/* X(code); clang-format would join the rows. */
+/* clang-format off */
+#define ERR_TABLE(X) \
+    X(OK) \
+    X(BAD_REQUEST) \
+    X(DENIED) \
+    X(QUOTA) \
+    X(NOT_FOUND) \
+    X(NO_BUCKET) \
+    X(NO_UPLOAD) \
+    X(NOT_ALLOWED) \
+    X(TIMEOUT) \
+    X(EXISTS) \
+    X(NOT_EMPTY) \
+    X(PRECONDITION) \
+    X(NOT_MODIFIED) \
+    X(TOO_LARGE) \
+    X(RANGE) \
+    X(BAD_DIGEST) \
+    X(INCOMPLETE) \
+    X(IO) \
+    X(CORRUPT) \
+    X(INTERNAL) \
+    X(NOT_IMPLEMENTED) \
+    X(BACKEND) \
+    X(BUSY) \
+    X(CANCELLED) \
+    X(CLOSED) \
+    X(UNAVAILABLE) \
+    X(NO_SPACE)
+/* clang-format on */
 
 enum err {
 #define X(code) ERR_##code,
