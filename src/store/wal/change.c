@@ -49,7 +49,7 @@ changes_free(struct changes **cp)
     free(c);
 }
 
-/* What holds of the changes of a batch between two records. */
+/* Asserts the invariants that hold between two records. */
 static void
 changes_check(const struct changes *c)
 {
@@ -103,7 +103,8 @@ changes_resolves(const struct changes *c, const struct content_id *content)
     return false;
 }
 
-/* Is this the key of the record at hand, which lies in the window of the log until the batch is over? */
+/* True if this is the key of the current record. Its bytes stay in the log window until the
+ * batch is over. */
 static bool
 is_hashed(const struct changes *c, uint64_t bucket, struct span key)
 {
@@ -112,14 +113,14 @@ is_hashed(const struct changes *c, uint64_t bucket, struct span key)
     return h->key.at == key.at && h->key.len == key.len && h->bucket == bucket;
 }
 
-/* A replay has read them already. */
+/* A replay has computed the hash already. */
 static uint64_t
 change_key_hash(const struct changes *c, uint64_t bucket, struct span key)
 {
     return is_hashed(c, bucket, key) ? c->hashed.hash : run_key_hash(bucket, key);
 }
 
-/* Where the key stands, or would stand, in c->slots. */
+/* Returns the key's slot in c->slots, or the free slot for it. */
 static uint16_t *
 change_slot_of(struct changes *c, uint64_t hash, uint64_t bucket, struct span key)
 {
@@ -143,7 +144,8 @@ change_changed(struct changes *c, uint64_t bucket, struct span key)
     return slot != 0 ? &c->objects[slot - 1] : NULL;
 }
 
-/* The same key of the same caller, which keeps it until the batch is over. */
+/* True if both spans are the same bytes of the same caller, which keeps them until the batch is
+ * over. */
 static bool
 is_seen(const struct changes *c, uint64_t bucket, struct span key)
 {
@@ -151,7 +153,7 @@ is_seen(const struct changes *c, uint64_t bucket, struct span key)
            c->seen.key.len == key.len;
 }
 
-/* Is it sure that neither the memtable nor the index has this key? */
+/* True if certainly neither the memtable nor the index has this key. */
 static bool
 is_new(const struct changes *c, uint64_t bucket, struct span key)
 {
@@ -177,7 +179,7 @@ changes_current(struct changes *c, uint64_t bucket, struct span key, struct entr
         *out = o->entry;
         return ERR_OK;
     }
-    if (is_seen(c, bucket, key)) { /* checked a moment ago, now it is applied */
+    if (is_seen(c, bucket, key)) { /* the check before the write looked it up */
         if (!c->found_seen)
             return ERR_NOT_FOUND;
         *out = c->seen.entry;
@@ -196,7 +198,8 @@ changes_current(struct changes *c, uint64_t bucket, struct span key, struct entr
     return rc;
 }
 
-/* What the bucket holds changes with the current entry. The caller has just looked up the one before. */
+/* Updates the bucket's usage for a new current entry. The caller has just looked up the former
+ * one. */
 static void
 note_usage(struct changes *c, uint64_t bucket, struct span key,
            const struct changed_object *before, const struct entry *entry)
@@ -207,7 +210,7 @@ note_usage(struct changes *c, uint64_t bucket, struct span key,
         enum err rc = changes_current(c, bucket, key, &unused, NULL);
 
         if (rc != ERR_OK && rc != ERR_NOT_FOUND)
-            return; /* no count: off by one until the next start */
+            return; /* not counted: the usage is off by one until the next start */
     }
     usage_note(&c->usage, bucket, before != NULL ? &before->entry : &c->seen.entry,
                entry);
@@ -240,7 +243,7 @@ changes_set_object(struct changes *c, uint64_t bucket, struct span key,
         run_object_hashed(c->run, bucket, key, hash, entry);
 }
 
-/* ---- bytes that died ---- */
+/* ---- garbage ---- */
 
 void
 changes_note_garbage(struct store *d, enum store_class class, uint32_t segment,
@@ -260,7 +263,7 @@ changes_note_garbage(struct store *d, enum store_class class, uint32_t segment,
     d->wals->deaths[class]++;
 }
 
-/* A part comes to an upload, or to an object with its manifest; or leaves it for the other. */
+/* Moves a part into an upload or, with a manifest, into an object; or out of it. */
 void
 changes_count_part(struct changes *c, uint32_t segment, bool in_log, uint64_t size,
                    int sign)
@@ -312,7 +315,8 @@ changes_manifest_lives(struct changes *c, const struct manifest *m)
                            m->entries[i].size, 1);
 }
 
-/* An entry was replaced or deleted. What lies at its own place the index counts by itself. */
+/* Counts what a replaced or deleted entry leaves as garbage. The index itself counts the bytes
+ * at the entry's own place. */
 void
 changes_entry_died(struct changes *c, const struct entry *old)
 {
@@ -323,7 +327,7 @@ changes_entry_died(struct changes *c, const struct entry *old)
         struct errbuf eb = {0};
 
         if (manifest_load_quiet(c->disk, old, &m, &eb) != ERR_OK) {
-            /* Its parts stay counted as living until a rebuild; the object is gone all the same. */
+            /* The parts count as live until a rebuild, although the object is deleted. */
             LOG(LOG_WARN, "store.manifest_unreadable",
                 "parts of a replaced object are not given back",
                 L_TEXT("error", eb.text));
@@ -349,11 +353,11 @@ changes_put(struct changes *c, const struct log_record *m, struct entry *entry,
 
     if (rc != ERR_OK && rc != ERR_NOT_FOUND)
         return rc;
-    if (rc == ERR_OK) /* what was there before may change it */
+    if (rc == ERR_OK) /* the former entry may change it */
         c->hashed.coded.len = 0;
     if (rc == ERR_OK && (entry->flags & (ENTRY_VERSIONED | ENTRY_SUSPENDED)) != 0)
         return changes_insert(c, m, entry, eb);
-    /* At replay the other class's log, or the index, may be ahead of this record. */
+    /* During replay, the index or the other class's log may be ahead of this record. */
     if (rc == ERR_OK && version_cmp(&old.version, &entry->version) > 0)
         return ERR_OK;
     rc = rc == ERR_OK ? changes_succeed(c, m, &old, entry, eb) : ERR_OK;
@@ -370,7 +374,7 @@ apply_put(struct changes *c, const struct log_record *m, struct entry *entry,
 
     if (m->entry != NULL) {
         *entry = *m->entry;
-        if (m->key_hash != 0) /* a record of ours that is just written has none */
+        if (m->key_hash != 0) /* a record just written by this process has none */
             c->hashed = (struct key_hashed){m->bucket, m->key_hash, m->key, m->coded};
     } else {
         rc = record_entry(m, c->class, entry, eb);
@@ -401,7 +405,8 @@ apply_delete(struct changes *c, const struct log_record *m, struct entry *entry,
              struct errbuf *eb)
 {
     struct entry said;
-    enum err rc = record_entry(m, c->class, &said, eb); /* for its time and versioning */
+    /* For its time and versioning flags. */
+    enum err rc = record_entry(m, c->class, &said, eb);
     uint32_t versioning = said.flags & (ENTRY_VERSIONED | ENTRY_SUSPENDED);
 
     *entry = (struct entry){.flags = ENTRY_TOMBSTONE |
@@ -420,7 +425,8 @@ apply_delete(struct changes *c, const struct log_record *m, struct entry *entry,
     return changes_put(c, m, entry, eb);
 }
 
-/* In doubt: the entry gets a flag; without one there is an entry that only says so, under a version of its own. */
+/* Marks the key in doubt: sets a flag in its entry. A key without an entry gets one that has
+ * only the flag and its own version. */
 static enum err
 apply_in_doubt(struct changes *c, const struct log_record *m, struct entry *entry,
                struct errbuf *eb)
@@ -497,7 +503,7 @@ changes_apply(struct changes *c, const struct log_record *m, struct entry *out,
     case LOG_RECORD_UPLOAD_COMPLETE:
     case LOG_RECORD_UPLOAD_ABORT:
         return changes_upload(c, m, entry, eb);
-    case LOG_RECORD_BUCKET: /* read by a rebuild of the bucket table, never by the index */
+    case LOG_RECORD_BUCKET: /* only a rebuild of the bucket table reads it */
         return ERR_OK;
     default:
         return err_set(eb, ERR_CORRUPT, "a record \"%s\" does not belong in a log",

@@ -1,6 +1,6 @@
 
 
-/* The upload was completed by the record that is gone. */
+/* The record that completed the upload no longer exists. */
 #include "store/wal/change_relocation.h"
 
 #include "store/index/entry.h"
@@ -31,10 +31,12 @@ end_of_upload(struct changes *c, const struct log_record *m, const struct entry 
     return ERR_OK;
 }
 
-/* Only what is the key's entry moves. So what a replay has met before, under a higher version, ended nothing: a write in doubt, whose
- * object it is that moved behind it, or what became of one that was cleared. The entry takes that version, so that it stands
- * above it wherever the two meet, and has it already when it is moved again; the one that it was born with says that it is
- * the same. */
+/* Moves only the key's own entry.
+ *
+ * A replay may have met an entry with a higher version before: an in-doubt write whose object
+ * moved behind it, or the result of a cleared one. That entry superseded nothing. The moved
+ * entry takes that higher version, so it wins wherever the two meet and keeps it when moved
+ * again. Its birth version still identifies it. */
 static enum err
 row_above_in_doubt(struct changes *c, const struct log_record *m, struct entry *entry,
                    struct errbuf *eb)
@@ -51,14 +53,15 @@ row_above_in_doubt(struct changes *c, const struct log_record *m, struct entry *
         entry->version = now.version;
         entry->flags |= now.flags & ENTRY_IN_DOUBT;
     }
-    /* A log that stays longer than others (a damaged one is not compacted) has an older object, and the write in doubt was met before its own:
-     * it may be of this one. If not, it is asked for once more. */
+    /* A log that outlives others (a damaged one is not compacted) may hold an older object.
+     * Replay then met the in-doubt write before its own object; the write may concern this
+     * object. If it does not, the owner only resolves it once more. */
     if (rc == ERR_OK && entry_is_object(&now) && (now.flags & ENTRY_CACHED) != 0)
         entry->flags |= now.flags & ENTRY_IN_DOUBT;
     return rc;
 }
 
-/* Nothing of this version is known: the record makes it. */
+/* This version is unknown here: the record creates its entry. */
 static enum err
 make_entry(struct changes *c, const struct log_record *m, struct entry *entry,
            const struct manifest *parts, struct errbuf *eb)
@@ -73,7 +76,7 @@ make_entry(struct changes *c, const struct log_record *m, struct entry *entry,
     return rc;
 }
 
-/* Parts that were in the manifest before leave, the same ones at other places enter. */
+/* Replaces the parts of the former manifest by the same parts at other places. */
 static enum err
 swap_parts(struct changes *c, const struct entry *old, const struct manifest *parts,
            struct errbuf *eb)
@@ -81,8 +84,8 @@ swap_parts(struct changes *c, const struct entry *old, const struct manifest *pa
     struct manifest before;
     enum err rc = manifest_load_quiet(c->disk, old, &before, eb);
 
-    /* A replay onto an index that is older than the compaction: the old log is gone. What the parts count in their
-     * segments is off then, and only decides when these are looked at. */
+    /* Replay onto an index older than the compaction: the old log was removed. The segments'
+     * counts of parts are then off; they only decide when compaction visits a segment. */
     if (rc == ERR_NOT_FOUND || rc == ERR_CORRUPT)
         return ERR_OK;
     if (rc != ERR_OK)
@@ -94,7 +97,7 @@ swap_parts(struct changes *c, const struct entry *old, const struct manifest *pa
         if (!was->in_log && i < parts->count &&
             (was->segment != parts->entries[i].segment ||
              was->offset != parts->entries[i].offset))
-            changes_place_died(c, was); /* its body was moved */
+            changes_place_died(c, was); /* the body moved */
     }
     changes_manifest_lives(c, parts);
     manifest_fini(&before);

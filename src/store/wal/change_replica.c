@@ -28,7 +28,7 @@ change_resolve(struct changes *c, const struct log_record *m,
                                    .comes = comes};
 }
 
-/* It was counted as living by its entry in the table `prepared`, and that goes. */
+/* Removes the entry in the table `prepared`, which counted the body as live. */
 static void
 prepared_died(struct changes *c, const struct entry *entry)
 {
@@ -52,7 +52,7 @@ apply_prepare(struct changes *c, const struct log_record *m, struct entry *entry
     return ERR_OK;
 }
 
-/* The upload ends with the decision that completes it. `won`: its object is the current one now. */
+/* Ends the upload with the commit that completes it. `won`: its object is the current one now. */
 static enum err
 end_prepared_upload(struct changes *c, const struct log_record *m,
                     const struct prepared_entry *p, bool won, struct errbuf *eb)
@@ -78,8 +78,9 @@ end_prepared_upload(struct changes *c, const struct log_record *m,
     return ERR_OK;
 }
 
-/* Does what was prepared become an entry, over `now`? Not where the version is here already: then this disk had lost the decision,
- * and a copy came, which may be the repair of the very body that was prepared. */
+/* True if the prepared version becomes an entry in place of `now`. False if the version is here
+ * already: this disk had lost the commit and received a copy. That copy may be a repair of the
+ * prepared body itself. */
 static bool
 commit_prepared_wins(const struct entry *now, const struct prepared_entry *p,
                      const struct log_record *m)
@@ -89,7 +90,7 @@ commit_prepared_wins(const struct entry *now, const struct prepared_entry *p,
     if (order == 0 && content_eq(&now->content, &m->content))
         return false;
     return order <= 0 || (p->entry.flags & (ENTRY_VERSIONED | ENTRY_SUSPENDED)) !=
-                             0; /* becomes an older one */
+                             0; /* becomes an older version */
 }
 
 static enum err
@@ -157,13 +158,14 @@ apply_tombstone_end(struct changes *c, const struct log_record *m, struct entry 
         version_cmp(&entry->version, &m->version) != 0)
         return rc;
     entry->flags &=
-        ~(uint32_t)ENTRY_KEPT; /* as it leaves the memtable it leaves the disk */
+        ~(uint32_t)ENTRY_KEPT; /* leaving the memtable removes it from the disk */
     changes_set_object(c, m->bucket, m->key, entry);
     return ERR_OK;
 }
 
-/* This disk's copy of a version goes; other disks do not see a delete. Of an older one as well, which the version had
- * replaced here: its record may be gone, when its log was compacted. */
+/* Removes this disk's replica of a version; other disks see no delete. Also removes an older
+ * entry that the version had replaced here: compaction may have dropped the version's record
+ * with its log. */
 static enum err
 apply_obsolete(struct changes *c, const struct log_record *m, struct entry *entry,
                struct errbuf *eb)

@@ -1,7 +1,7 @@
-/* change_copies: what the records do that keep copies on several disks: prepare, decide, abort, tombstone-end, obsolete.
- * Part of change.c.
+/* change_replica: applies the records that keep replicas in sync: prepare, commit, abort,
+ * tombstone-end, obsolete. Part of change.c.
  *
- * Owner loop; calls may switch.
+ * Owner loop. Calls may switch.
  */
 #pragma once
 #include "store/store_entry.h"
@@ -10,10 +10,10 @@
 struct log_record;
 struct store;
 
-/* One of those records. */
+/* Applies one of these records. */
 enum err changes_replica(struct changes *c, const struct log_record *m,
                          struct entry *entry, struct errbuf *eb) MUST_CHECK;
 
-/* change.c: hands a body that lost its entry to the puncher. */
+/* change.c: passes a body that lost its entry to hole punching. */
 void changes_note_garbage(struct store *d, enum store_class class, uint32_t segment,
                           uint64_t offset, const struct content_id *content);

@@ -18,8 +18,8 @@
 
 #define PARTS_A_TIME 1000u
 
-/* Has it not ended yet, in this batch or before? Its parts may be met until the index has swept them. *counts: its parts are
- * what the bucket holds. */
+/* Finds out whether the upload is open, in this batch and before it. The index may still hold
+ * parts of an ended upload until it sweeps them. *counts: its parts count in the bucket's usage. */
 static enum err
 change_upload_is_open(struct changes *c, const struct log_record *m,
                       const struct upload_id *id, bool *out, bool *counts,
@@ -53,7 +53,7 @@ struct parts_sum {
     int64_t count, bytes;
 };
 
-/* What this batch brought of an upload, which no listing shows yet. */
+/* The upload's changes in this batch, which no listing shows yet. */
 static enum err
 add_own_parts(struct changes *c, const struct upload_id *id, struct parts_sum *sum,
               struct errbuf *eb)
@@ -85,7 +85,7 @@ sum_part(void *arg, const struct list_part *p, struct errbuf *eb)
     return ERR_OK;
 }
 
-/* All that the upload has. */
+/* All parts of the upload. */
 static enum err
 sum_parts(struct changes *c, const struct upload_id *id, struct parts_sum *sum,
           struct errbuf *eb)
@@ -96,7 +96,8 @@ sum_parts(struct changes *c, const struct upload_id *id, struct parts_sum *sum,
     return rc == ERR_OK ? add_own_parts(c, id, sum, eb) : rc;
 }
 
-/* Of one that is new, parts may be there: compaction had moved its record behind theirs, and this is a replay. */
+/* A new upload may already have parts: compaction moved its record behind theirs, and this is a
+ * replay. */
 static enum err
 apply_upload_begin(struct changes *c, const struct log_record *m, struct errbuf *eb)
 {
@@ -112,7 +113,7 @@ apply_upload_begin(struct changes *c, const struct log_record *m, struct errbuf 
 
     if (rc != ERR_OK)
         return rc;
-    /* What can't be asked is not counted until the next start. */
+    /* On an error the usage misses it until the next start. */
     if (change_upload_is_open(c, m, &m->upload, &open, &counts, NULL) == ERR_OK &&
         !open && !u.copy && sum_parts(c, &m->upload, &sum, NULL) == ERR_OK)
         note_open(c, m, sum.count, sum.bytes);
@@ -123,7 +124,7 @@ apply_upload_begin(struct changes *c, const struct log_record *m, struct errbuf 
     return ERR_OK;
 }
 
-/* `old`: what stood under its number before this batch; NULL: nothing. */
+/* `old`: the part with this number before this batch; NULL: none. */
 static void
 count_in_bucket(struct changes *c, const struct log_record *m, const struct entry *old,
                 uint64_t size)
@@ -156,7 +157,7 @@ apply_part(struct changes *c, const struct log_record *m, struct entry *entry,
         return rc;
     if (rc == ERR_OK && m->place.segment != 0 &&
         old.entry.place.segment == m->place.segment &&
-        old.entry.place.offset == m->place.offset) /* only its record was moved */
+        old.entry.place.offset == m->place.offset) /* only its record moved */
         changes_count_part(c, old.entry.place.segment, false, old.entry.size, -1);
     else if (rc == ERR_OK)
         changes_part_entry_died(c, &old.entry);
@@ -182,8 +183,8 @@ apply_part(struct changes *c, const struct log_record *m, struct entry *entry,
 
 struct dropping {
     struct changes *changes;
-    const struct manifest *kept; /* NULL: none are kept */
-    uint32_t at;                 /* of those: the ones before are behind us */
+    const struct manifest *kept; /* NULL: no part is kept */
+    uint32_t at;                 /* index in `kept`; the parts before it are done */
     struct parts_sum sum;
 };
 
@@ -249,7 +250,7 @@ changes_adopt_parts(struct changes *c, const struct log_record *m,
     changes_manifest_lives(c, parts);
     if (rc == ERR_NOT_FOUND || now.place.segment != entry->place.segment ||
         now.place.offset != entry->place.offset)
-        changes_manifest_died(c, parts); /* something newer is there */
+        changes_manifest_died(c, parts); /* a newer entry is present */
     return ERR_OK;
 }
 
@@ -261,8 +262,9 @@ apply_complete(struct changes *c, const struct log_record *m, struct entry *entr
     struct done_entry done = {.bucket = m->bucket, .key = m->key};
     enum err rc = record_entry(m, c->class, entry, eb);
 
-    /* Which parts it took is lost: the object is there and can't be read, and the upload stays open, so that it can
-     * be completed again. What the object replaced does not come back. */
+    /* The list of parts that the object took is lost. The object exists but is unreadable. The
+     * upload stays open so that a client can complete it again. The replaced object does not
+     * return. */
     if (rc == ERR_OK && m->body_damaged)
         return changes_put(c, m, entry, eb);
     if (rc == ERR_OK)

@@ -25,7 +25,7 @@ change_same_version(const struct version *a, const struct version *b)
     return version_cmp(a, b) == 0;
 }
 
-/* ---- what this batch has done to older versions ---- */
+/* ---- older versions changed by this batch ---- */
 
 static struct changed_version *
 change_changed(struct changes *c, uint64_t bucket, struct span key,
@@ -43,7 +43,8 @@ change_changed(struct changes *c, uint64_t bucket, struct span key,
     return NULL;
 }
 
-static const struct version null_pointer; /* the key of what points to it */
+/* The key of the row that points to the null version. */
+static const struct version null_pointer;
 
 static enum err
 find_older(struct changes *c, uint64_t bucket, struct span key,
@@ -60,7 +61,7 @@ find_older(struct changes *c, uint64_t bucket, struct span key,
     return ERR_OK;
 }
 
-/* What a bucket holds changes with its older versions, too. */
+/* Updates the bucket's usage for its older versions. */
 static void
 note_older(struct changes *c, const struct log_record *m, const struct version *born,
            const struct entry *entry)
@@ -71,7 +72,8 @@ note_older(struct changes *c, const struct log_record *m, const struct version *
     if (change_same_version(born, &null_pointer))
         return;
     rc = find_older(c, m->bucket, m->key, born, &before, NULL);
-    if (rc == ERR_OK || rc == ERR_NOT_FOUND) /* else: off by one until the next start */
+    /* Else the usage is off by one until the next start. */
+    if (rc == ERR_OK || rc == ERR_NOT_FOUND)
         usage_note(&c->usage, usage_of_older(m->bucket), rc == ERR_OK ? &before : NULL,
                    entry);
 }
@@ -114,7 +116,8 @@ find_older_null(struct changes *c, uint64_t bucket, struct span key, struct entr
     return find_older(c, bucket, key, &born, out, eb);
 }
 
-/* The newest of the older ones: of what the batch brought, and of what was there and is not gone. */
+/* Returns the newest older version: of those this batch added and those present before and not
+ * removed. */
 static enum err
 newest_older(struct changes *c, const struct log_record *m, struct entry *out,
              struct errbuf *eb)
@@ -140,7 +143,7 @@ newest_older(struct changes *c, const struct log_record *m, struct entry *out,
         more = more && count > 0;
     }
     arena_free(&a);
-    if (rc == ERR_OK) /* else a hidden one would be passed over, or the key be gone */
+    if (rc == ERR_OK) /* else the look-up could skip a hidden version, or lose the key */
         rc = index_lists_all(d->index, eb);
     for (uint32_t i = 0; rc == ERR_OK && i < c->version_count; i++) {
         const struct changed_version *v = &c->versions[i];
@@ -178,7 +181,7 @@ changes_version(struct changes *c, uint64_t bucket, struct span key,
                         : find_older_null(c, bucket, key, out, eb);
 }
 
-/* ---- coming and going ---- */
+/* ---- adding and removing ---- */
 
 void
 changes_set_older(struct changes *c, const struct log_record *m,
@@ -194,7 +197,7 @@ changes_set_older(struct changes *c, const struct log_record *m,
     }
 }
 
-/* It is no older version any more: gone, or the current one. */
+/* Removes an older version: it was deleted or becomes the current one. */
 static void
 leave_older(struct changes *c, const struct log_record *m, const struct entry *entry)
 {
@@ -225,12 +228,13 @@ changes_succeed(struct changes *c, const struct log_record *m, const struct entr
     const uint32_t known = ENTRY_VERSIONED | ENTRY_SUSPENDED;
     struct version was = entry_born(old), is = entry_born(entry);
 
-    /* Begun before versioning was on. */
+    /* This write began before versioning was on. */
     if ((old->flags & known) != 0 && (entry->flags & known) == 0)
         entry->flags |=
             ENTRY_SUSPENDED | ((entry->flags & ENTRY_TOMBSTONE) != 0 ? ENTRY_MARKER : 0);
     if (!entry_is_version(old) || change_same_version(&was, &is)) {
-        /* The same body may come to another place: a copy was damaged there, or is moved. */
+        /* The same body may have a new place: a damaged copy was replaced, or compaction moved
+         * it. */
         if (!content_eq(&old->content, &entry->content) ||
             old->place.segment != entry->place.segment ||
             old->place.offset != entry->place.offset)
@@ -246,8 +250,8 @@ changes_succeed(struct changes *c, const struct log_record *m, const struct entr
     return (entry->flags & ENTRY_SUSPENDED) != 0 ? end_older_null(c, m, eb) : ERR_OK;
 }
 
-/* The current version is gone: the newest of the others takes its place, under a version that is newer than what it
- * replaces. */
+/* Replaces a deleted current version by the newest older one. The promoted entry gets a version
+ * newer than the deleted one's. */
 static enum err
 change_promote(struct changes *c, const struct log_record *m, struct entry *entry,
                struct errbuf *eb)
@@ -263,7 +267,7 @@ change_promote(struct changes *c, const struct log_record *m, struct entry *entr
         *entry = next;
         entry->born = entry_born(&next);
         entry->version = m->version;
-        /* Leaving `versions` counts it as dead. */
+        /* Removal from `versions` counts the body as garbage; count it as live again. */
         if ((next.flags & (ENTRY_TOMBSTONE | ENTRY_PARTS)) == 0)
             run_segment(c->run, c->class, next.place.segment, 0, -(int64_t)next.size);
     }
@@ -271,15 +275,16 @@ change_promote(struct changes *c, const struct log_record *m, struct entry *entr
     return ERR_OK;
 }
 
-/* What a version-delete ends. Where it was the null version, that is whichever there is, up to the one it names: the record of
- * that one may be gone, and with it what had ended the one before. */
+/* Finds the version that a version-delete ends. For the null version this is any present null
+ * version up to the named one. The record of the named one may be lost, and with it the end of
+ * the one before. */
 static enum err
 find_ended(struct changes *c, const struct log_record *m, struct entry *entry,
            bool *current, struct errbuf *eb)
 {
     struct entry said;
     struct version born;
-    enum err rc = record_entry(m, c->class, &said, eb); /* for its versioning */
+    enum err rc = record_entry(m, c->class, &said, eb); /* for its versioning flags */
 
     if (rc != ERR_OK)
         return rc;
@@ -322,13 +327,13 @@ changes_insert(struct changes *c, const struct log_record *m, struct entry *entr
     if (rc != ERR_OK && rc != ERR_NOT_FOUND)
         return rc;
     at = entry_born(&now);
-    /* The same, with newer metadata. */
+    /* The same version is present with newer metadata. */
     if (rc == ERR_OK && change_same_version(&at, &born) &&
         version_cmp(&now.version, &entry->version) > 0)
         return ERR_OK;
     if (rc == ERR_NOT_FOUND || version_cmp(&at, &born) <= 0 || entry_is_blank(&now)) {
-        /* Of two entries of a key the one with the higher version stands: one whose metadata changed later than this was
-         * written must not. */
+        /* Of two entries of a key the one with the higher version wins. So an entry whose
+         * metadata changed after this write must not keep the higher version. */
         if (rc == ERR_OK && version_cmp(&now.version, &entry->version) > 0) {
             entry->born = born;
             entry->version = now.version;
@@ -338,7 +343,8 @@ changes_insert(struct changes *c, const struct log_record *m, struct entry *entr
             changes_set_object(c, m->bucket, m->key, entry);
         return rc;
     }
-    /* A newer one is current. Without versioning it replaced this one; so did a newer null version. */
+    /* A newer version is current. Without versioning, or if both are null versions, it replaced
+     * this one. */
     if ((now.flags & (ENTRY_VERSIONED | ENTRY_SUSPENDED)) == 0)
         return ERR_OK;
     if (entry_is_null_version(entry)) {
@@ -360,8 +366,9 @@ changes_insert(struct changes *c, const struct log_record *m, struct entry *entr
     return ERR_OK;
 }
 
-/* Since when a version has the metadata that it has. The version of its entry may be higher: that of what ended the one above it, also
- * where a replay meets the one above, which was moved, later than its end. */
+/* Returns the version at which the entry's metadata was set. The entry's own version may be
+ * higher: promotion gives it the version of the delete above it. Replay does the same if it
+ * meets a relocated newer version after its delete. */
 static struct version
 meta_since(struct changes *c, const struct entry *entry)
 {
@@ -403,7 +410,8 @@ changes_meta(struct changes *c, const struct log_record *m, struct entry *entry,
             return ERR_OK;
         entry->version = old.version;
     }
-    /* The body may have moved since; what the entry says of its place is right. */
+    /* The body may have moved since the record was written; the present entry has the right
+     * place. */
     entry->place.segment = old.place.segment;
     entry->place.offset = old.place.offset;
     entry->overwrites = old.overwrites;

@@ -1,10 +1,13 @@
-/* change_version: what records do to the older versions of a key. Part of change.c; formats.md, "versions".
+/* change_version: applies records to the older versions of a key. Part of change.c; formats.md,
+ * "versions".
  *
- * The current entry stands in `objects`, a delete marker too; older ones in `versions`, newest first. What was there
- * becomes older where the new entry is ENTRY_VERSIONED, and also where it is ENTRY_SUSPENDED unless it was the null version,
- * of which there is one at most. So a current entry with neither flag has nothing older.
+ * The table `objects` holds the current entry, which may be a delete marker. The table
+ * `versions` holds older ones, newest first. A new entry with ENTRY_VERSIONED makes the former
+ * current entry an older version. So does one with ENTRY_SUSPENDED, unless the former entry was
+ * the null version; a key has at most one null version. A current entry with neither flag
+ * therefore has no older versions.
  *
- * Owner loop; calls may switch. Look-ups see what the batch at hand has done so far.
+ * Owner loop. Calls may switch. Look-ups include the effects of the current batch so far.
  */
 #pragma once
 #include "store/store_entry.h"
@@ -12,8 +15,9 @@
 
 struct log_record;
 
-/* Is this entry a version: an object, or a delete marker? */
-/* Nothing is here, and nothing else need know: a tombstone that is neither kept nor a delete marker. */
+/* True if this entry is a version: an object or a delete marker. */
+/* True if the key has no object here and no other replica needs the record: a tombstone that is
+ * neither kept nor a delete marker. */
 static inline bool
 entry_is_blank(const struct entry *entry)
 {
@@ -21,26 +25,27 @@ entry_is_blank(const struct entry *entry)
            ENTRY_TOMBSTONE;
 }
 bool entry_is_version(const struct entry *entry);
-/* A version, current or older; `born` NULL: the null version. ERR_NOT_FOUND. */
+/* Finds a version, current or older; `born` NULL: the null version. ERR_NOT_FOUND. */
 enum err changes_version(struct changes *c, uint64_t bucket, struct span key,
                          const struct version *born, struct entry *out, bool *current,
                          struct errbuf *eb) MUST_CHECK;
-/* `entry` takes the place of `old` as the current one: what becomes of `old`, and of the null version before it. Adds to
- * entry->flags where the bucket's versioning was not known when it was written. */
+/* Replaces the current entry `old` by `entry`: keeps `old` as an older version or counts it as
+ * garbage, and ends an earlier null version if needed. Adds to entry->flags if the bucket's
+ * versioning was unknown when the entry was written. */
 enum err changes_succeed(struct changes *c, const struct log_record *m,
                          const struct entry *old, struct entry *entry,
                          struct errbuf *eb) MUST_CHECK;
-/* The records `version-delete` and `meta`. */
+/* Apply the records `version-delete` and `meta`. */
 enum err changes_version_delete(struct changes *c, const struct log_record *m,
                                 struct entry *entry, struct errbuf *eb) MUST_CHECK;
 enum err changes_meta(struct changes *c, const struct log_record *m, struct entry *entry,
                       struct errbuf *eb) MUST_CHECK;
-/* An entry of a bucket with versioning takes its place among the others, by the version it was born with: as the current
- * one, or among the older ones where it comes late (committed by another disk, moved by a compaction). */
+/* Inserts an entry of a bucket with versioning in the order of its birth version. It becomes the
+ * current one, or an older one if it arrives late (committed by another disk, or relocated). */
 enum err changes_insert(struct changes *c, const struct log_record *m,
                         struct entry *entry, struct errbuf *eb) MUST_CHECK;
 
-/* An older version stands there as `entry` says, under the version it was born with. */
+/* Stores `entry` as an older version, under its birth version. */
 void changes_set_older(struct changes *c, const struct log_record *m,
                        const struct entry *entry);
 

@@ -33,22 +33,22 @@ struct committer {
     struct rt_daemon daemon;
     bool stop;
 
-    /* Of the batch at hand. */
+    /* The current batch. */
     struct changes *changes;
     struct header_templates *header_templates; /* owned */
     struct buf scratch;
-    struct commit *records[BATCH_RECORDS]; /* in the batch or answered with it */
+    struct commit *records[BATCH_RECORDS]; /* in the batch, or answered with it */
     uint32_t count, written;
     struct iobuf *buf;
     uint32_t len;
     uint32_t relocated; /* bytes of it that compaction writes */
     bool sync;
-    struct log_record last;   /* the last one written, to be closed */
+    struct log_record last;   /* the last record written; still open */
     uint32_t last_at;         /* its header in buf */
     struct span last_payload; /* its payload, the caller's */
 };
 
-/* What holds of a committer between two records. */
+/* Asserts the invariants that hold between two records. */
 static void
 committer_check(const struct committer *k)
 {
@@ -63,16 +63,17 @@ committer_check(const struct committer *k)
     assert(!k->sync || k->written > 0);
 }
 
-/* ---- handing in ---- */
+/* ---- submitting ---- */
 
 static void
 commit_answer(struct commit *c, enum err rc)
 {
     c->rc = rc;
-    rt_wake(&c->waiter); /* *c is gone from here on */
+    rt_wake(&c->waiter); /* may free *c */
 }
 
-/* Whether the key is new is asked when its batch is made: by then the answer is near. */
+/* Prefetches the filter rows of the key. The look-up follows when the batch is built; by then
+ * they are in cache. */
 static void
 commit_expect(struct commit *c)
 {
@@ -209,7 +210,7 @@ commit_record_of(struct committer *k, struct commit *c)
     return m;
 }
 
-/* The payload behind a header of `head` bytes, which stands at `at` in the buffer. */
+/* Appends the payload behind a header of `head` bytes that is at `at` in the buffer. */
 static void
 place_payload(struct committer *k, uint32_t at, uint32_t head, struct span payload)
 {
@@ -222,7 +223,7 @@ place_payload(struct committer *k, uint32_t at, uint32_t head, struct span paylo
     k->len = at + head + (uint32_t)align_up(payload.len, 512);
 }
 
-/* Header from scratch and payload behind it. */
+/* Copies the header from scratch and appends the payload. */
 static void
 commit_place_record(struct committer *k, uint32_t at, struct span payload)
 {
@@ -230,7 +231,7 @@ commit_place_record(struct committer *k, uint32_t at, struct span payload)
     place_payload(k, at, (uint32_t)k->scratch.len, payload);
 }
 
-/* What was written is read back before anything believes it: the same bytes recovery will see. */
+/* Encodes the record and parses it again, so the memtable gets exactly what recovery will read. */
 static enum err
 commit_encode_record(struct committer *k, const struct commit *c, struct log_record *m,
                      struct log_record *again, struct entry *entry, struct errbuf *eb)
@@ -275,7 +276,7 @@ commit_write_record(struct committer *k, struct commit *c)
     if (rc != ERR_OK)
         return rc;
     again->body = c->payload;
-    again->key = c->key->key; /* the caller's outlives the batch, scratch does not */
+    again->key = c->key->key; /* the caller's key outlives the batch, scratch does not */
     c->committed = m.version;
     rc = changes_apply(k->changes, again, &c->entry, &c->eb);
     if (rc != ERR_OK)
@@ -292,7 +293,8 @@ commit_write_record(struct committer *k, struct commit *c)
     return ERR_OK;
 }
 
-/* Fills the last header up, so that the batch ends at a multiple of 4 KiB, and marks it. */
+/* Marks the last record as the end of the batch, and pads its header so that the batch ends at a
+ * multiple of 4 KiB. */
 static void
 commit_close_batch(struct committer *k)
 {
@@ -317,7 +319,7 @@ commit_close_batch(struct committer *k)
 
 /* ---- one batch ---- */
 
-/* More than the record will take, filling included. */
+/* Upper bound of the bytes of a record, padding included. */
 static uint64_t
 room_for(const struct commit *c)
 {
@@ -327,11 +329,11 @@ room_for(const struct commit *c)
            c->block_sums.len + align_up(c->payload.len, 512);
 }
 
-/* Takes as much from the queue as one batch holds. */
+/* Takes changes from the queue until the batch is full. Returns the buffer size it needs. */
 static uint64_t
 commit_gather(struct committer *k)
 {
-    uint64_t bytes = STORE_ALIGN; /* the filling of the last */
+    uint64_t bytes = STORE_ALIGN; /* padding of the last record */
 
     k->count = k->written = 0;
     k->len = k->relocated = 0;
@@ -350,7 +352,7 @@ commit_gather(struct committer *k)
     return align_up(bytes, STORE_ALIGN);
 }
 
-/* What comes after a deferred one waits with it: order of the queue is kept. */
+/* Returns a deferred change and all after it to the queue, in order. */
 static void
 put_back(struct committer *k, uint32_t from)
 {
@@ -404,7 +406,8 @@ answer_all(struct committer *k, enum err rc, const struct errbuf *eb, bool unkno
     k->count = 0;
 }
 
-/* Beyond the limit where that is reached: those that wait for the batch hold the other buffers. */
+/* Gets a buffer, beyond the pool's limit if necessary: the fibers that wait for this batch may
+ * hold all others. */
 static enum err
 commit_batch_buffer(uint32_t bytes, struct iobuf **out)
 {
@@ -445,13 +448,13 @@ commit_batch(struct committer *k)
         }
     }
     changes_forget(
-        k->changes); /* nothing of a batch that failed, or of a record that did */
+        k->changes); /* drops the effects of a failed batch, or of a failed record */
     iobuf_drop(&k->buf);
     answer_all(k, rc, &eb, true);
     POINT(COMMIT_ANSWERED);
 }
 
-/* The memtable has its limit: commits wait for the index rather than grow it. */
+/* Waits until the memtable is below its limit: commits must not grow it further. */
 static enum err
 wait_for_index(struct committer *k)
 {
@@ -476,8 +479,9 @@ wait_for_index(struct committer *k)
     return rc;
 }
 
-/* Bodies that shared a sync hand in their records one behind the other, in one turn of the loop. The committer goes first where it is
- * ready: the first of them would have a batch of its own, and all others wait for that one's sync. */
+/* Lets the other ready fibers run first. Bodies that shared a sync submit their records in one
+ * loop iteration. Without this yield the first would get a batch alone, and the others would
+ * wait for its sync. */
 static void
 wait_for_bodies(const struct committer *k)
 {

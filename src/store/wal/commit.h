@@ -1,5 +1,8 @@
-/* commit: the one place where changes of a class become real. A fiber on the owner loop gathers what all loops
- * hand in, checks preconditions, appends one batch to the log, syncs once, makes it visible, answers.
+/* commit: the committer, which applies all changes of a class.
+ *
+ * The committer is a fiber on the owner loop. It gathers the changes that all loops submit,
+ * checks preconditions, appends one commit batch to the log, syncs once, publishes the batch and
+ * answers.
  */
 #pragma once
 #include "rt/point.h"
@@ -19,27 +22,28 @@ struct relocation; /* gc/relocate.h */
 /* What the committer does with a change. */
 enum verdict {
     VERDICT_WRITE,
-    VERDICT_REFUSED,  /* answered: commit.rc says how */
-    VERDICT_DEFERRED, /* it waits until the batch at hand is visible */
+    VERDICT_REFUSED,  /* answered; commit.rc has the result */
+    VERDICT_DEFERRED, /* checked again once the current batch is visible */
 };
 
-/* Which arm of the union in struct commit a kind uses. */
+/* The arm of the union in struct commit that a kind uses. */
 enum commit_arm { ARM_NONE, ARM_UPLOAD, ARM_VERSION, ARM_IN_DOUBT, ARM_TOMBSTONE };
 
-/* One row for each kind of record that the committer writes (precondition.c). */
+/* One row for each record kind that the committer writes (precondition.c). */
 struct commit_kind {
     enum commit_arm arm;
-    enum point point; /* of the tests: passed when such a record is in its batch */
-    bool is_unnamed;  /* without a body: its name in tar does not have the bucket's */
-    bool needs_no_version; /* others get one from the committer, unless they bring it */
-    /* May it be written? `written`: records that the batch has by now. */
+    enum point point; /* test point, passed when such a record is in its batch */
+    bool is_unnamed;  /* without a body: its tar name omits the bucket name */
+    /* Else the committer assigns a version, unless the change has one. */
+    bool needs_no_version;
+    /* Checks whether the change may be written. `written`: records in the batch so far. */
     enum verdict (*check)(struct changes *changes, struct commit *c, uint32_t written,
                           bool *sync);
 };
 const struct commit_kind *commit_kind_of(enum log_record_kind kind);
 
 struct commit {
-    /* By the caller, which keeps everything until commit_submit() returns. */
+    /* Set by the caller, which keeps everything alive until commit_submit() returns. */
     enum log_record_kind kind;
     const struct store_key *key;
     const struct store_condition *condition; /* NULL: none */
@@ -50,47 +54,50 @@ struct commit {
     struct span block_sums; /* of the payload */
     struct place place;     /* of a body */
     struct upload_id upload;
-    struct version version; /* as another disk committed; zero: the committer gives one */
+    /* Version committed by another disk; zero: the committer assigns one. */
+    struct version version;
 
-    /* What only some kinds have: commit_kind_of(kind)->arm says which of these it is. */
+    /* Fields of some kinds only; commit_kind_of(kind)->arm selects the arm. */
     union {
         struct { /* ARM_UPLOAD */
             uint32_t part;
-            bool copy; /* of an upload-begin: it copies an object */
+            bool copy; /* of an upload-begin: the upload copies an object */
             bool
-                parts_moved; /* answer, of a manifest: it names a place that a part has left. To be made once more */
+                parts_moved; /* result for a manifest: a part has moved; build it again */
         } upload;
         struct {                         /* ARM_VERSION */
             const struct version *which; /* NULL: the null version */
-            bool current; /* of meta: the current version, `which` or not */
-            /* Of meta: the same as `meta`. Of version-delete: becomes `meta` where it ends a null version. */
+            bool current; /* of meta: the current version, whether or not it is `which` */
+            /* For meta: equal to `meta`. For version-delete: becomes `meta` if it ends a null
+             * version. */
             struct object_meta *stamped;
-            struct entry was; /* answer: the version's entry before */
+            struct entry was; /* result: the version's entry before the change */
         } version;
         struct { /* ARM_IN_DOUBT */
             const uint32_t *
-                count; /* clears only while this is the key's count of writes in doubt; NULL: always */
+                count; /* only while the key has this many in-doubt writes; NULL: always */
         } in_doubt;
         struct {         /* ARM_TOMBSTONE */
-            bool always; /* also where there is nothing to delete */
+            bool always; /* even if there is nothing to delete */
         } tombstone;
     } of;
 
-    /* Compaction writes a record of an old log once more, and sets `born`, `layout` and `old_place` too. NULL: it is new. */
+    /* Set if compaction writes a record of an old log again; it then also sets `born`, `layout`
+     * and `old_place`. NULL: a new record. */
     const struct relocation *relocation;
-    /* Does what the relocation saw still hold? Instead of the kind's own check. */
+    /* Checks that what the relocation read is still true. Replaces the kind's own check. */
     enum verdict (*still_holds)(struct changes *changes, struct commit *c,
                                 uint32_t written);
     struct place old_place; /* of `moved` */
 
-    /* The answer. */
+    /* The result. */
     enum err rc;
-    struct entry entry;       /* the current one */
-    bool existed;             /* there was an object before */
-    struct version committed; /* of the record */
+    struct entry entry;       /* the current entry */
+    bool existed;             /* the key had an object before */
+    struct version committed; /* version of the record */
     bool unknown;             /* the record may be in the log although rc is an error */
 
-    /* The committer's. */
+    /* Internal to the committer. */
     struct version born;
     uint32_t layout;
     struct rt_msg msg;
@@ -100,10 +107,11 @@ struct commit {
     struct store *disk;
     enum store_class class;
 
-    struct errbuf eb; /* of the answer; last: commit_init() */
+    struct errbuf eb; /* of the result; last: see commit_init() */
 };
 
-/* Everything zero; of the sentence only its end, which spares six cache lines for each that waits. */
+/* Zeroes everything except the text of `eb`, of which only the end is set. That saves writing
+ * six cache lines per waiting change. */
 static inline void
 commit_init(struct commit *c)
 {
@@ -118,17 +126,18 @@ refuse(struct commit *c, enum err rc)
     return VERDICT_REFUSED;
 }
 
-/* Does it bring the version that another disk has committed? */
+/* True if the change carries a version that another disk committed. */
 static inline bool
 commit_has_version(const struct commit *c)
 {
     return c->version.epoch != 0 || c->version.counter != 0;
 }
 
-/* The two halves of commit_submit(), to have several on their way. Owner loop; start does not wait. */
+/* The two halves of commit_submit(), for a caller with several changes in flight. Owner loop.
+ * commit_start() does not wait. */
 void commit_start(struct store *d, enum store_class class, struct commit *c);
 enum err commit_wait(struct commit *c, struct errbuf *eb) MUST_CHECK;
-/* Hands it in and waits for the answer, which is also the result. Any loop; switches; not cancelled. */
+/* Submits a change and waits for its result. Any loop. Switches; cannot be cancelled. */
 enum err commit_submit(struct store *d, enum store_class class, struct commit *c,
                        struct errbuf *eb) MUST_CHECK;
 
@@ -136,5 +145,5 @@ enum err commit_submit(struct store *d, enum store_class class, struct commit *c
 enum err committer_start(struct store *d, enum store_class class,
                          struct errbuf *eb) MUST_CHECK;
 void committer_stop(struct store *d,
-                    enum store_class class); /* after what is queued. Switches. */
+                    enum store_class class); /* finishes the queue first. Switches. */
 void committer_free(struct committer **cp);

@@ -19,12 +19,11 @@ struct flusher {
     struct store *disk;
     struct rt_cond kick, round_over;
     struct rt_daemon daemon;
-    uint64_t rounds;              /* finished */
-    struct key_filter_fill *fill; /* owned; NULL: nothing to do */
+    uint64_t rounds;              /* rounds finished */
+    struct key_filter_fill *fill; /* owned; NULL: no filter to fill */
     bool wanted, stop;
-    bool
-        starved; /* the last round found no room for the index; what waits stays in the memtable */
-    bool broken; /* the index takes nothing more */
+    bool starved; /* no space for the index in the last round; rows stay in memory */
+    bool broken;  /* the index accepts nothing more */
 };
 
 bool
@@ -36,7 +35,8 @@ flush_is_behind(const struct store *d)
     return memtable_bytes(d->memtable) > d->o.memtable_bytes || log > d->o.memtable_bytes;
 }
 
-/* Cached segments are synced here and not before a reply: the index names nothing that a crash could lose. */
+/* Syncs cached segments, which are not synced before a reply. The index must name nothing that a
+ * crash could lose. */
 static enum err
 sync_cached(struct store *d, struct errbuf *eb)
 {
@@ -57,14 +57,16 @@ sync_cached(struct store *d, struct errbuf *eb)
     }
     if (rc == ERR_OK && any)
         rc = rt_dir_sync(d->dir[STORE_CACHED], eb);
-    /* What a failed log has made durable is unknown: the index covers nothing more of it. */
+    /* After a failed write or sync it is unknown what is durable: the index covers nothing more
+     * of this log. */
     if (rc == ERR_OK &&
         (!d->wals->of[STORE_CACHED].failed || d->wals->of[STORE_CACHED].uncovered > 0))
         rc = wal_sync(d, STORE_CACHED, eb);
     return rc;
 }
 
-/* Decisions about copies are answered before they are synced: the index names none that a crash could lose. */
+/* Syncs the log before the index covers commits and aborts, which are answered without a sync.
+ * The index must name nothing that a crash could lose. */
 static enum err
 sync_native(struct store *d, const struct wal_position *checkpoint, struct errbuf *eb)
 {
@@ -72,11 +74,12 @@ sync_native(struct store *d, const struct wal_position *checkpoint, struct errbu
 
     if (log->synced_batch >= checkpoint->batch)
         return ERR_OK;
-    log->dirty = true; /* a sync that another fiber has begun may not be over */
+    log->dirty = true; /* another fiber's sync may still be running */
     return wal_sync(d, STORE_NATIVE, eb);
 }
 
-/* They died, but the index does not know: with what dies from now on they are tried again. */
+/* Returns the garbage to the list, because the index does not record it yet. The next round
+ * tries again. */
 static void
 flush_give_back(struct store *d, struct garbage *garbage, uint32_t count)
 {
@@ -94,7 +97,7 @@ flush_give_back(struct store *d, struct garbage *garbage, uint32_t count)
     }
 }
 
-/* Twice where room is short: what the ballast held is for this, too. */
+/* Writes to the index; if space is short, releases the ballast and tries again. */
 static enum err
 into_index(struct store *d, const struct frozen_runs *batch,
            const struct index_checkpoint *checkpoint, struct errbuf *eb)
@@ -108,7 +111,7 @@ into_index(struct store *d, const struct frozen_runs *batch,
                                         : rc;
 }
 
-/* Up to the end this is one moment: the runs, how far they reach, what died in them. */
+/* Must not switch until it has taken the runs, their log positions and their garbage. */
 bool
 flush_freeze(struct store *d, struct flush *f)
 {
@@ -233,7 +236,8 @@ enum err
 flush_wait(struct store *d, struct errbuf *eb)
 {
     struct flusher *f = d->flusher;
-    uint64_t until = f->rounds + 2; /* the round at hand may have begun before */
+    /* The current round may have begun before this call. */
+    uint64_t until = f->rounds + 2;
     enum err rc = ERR_OK;
 
     assert(on_owner(d));

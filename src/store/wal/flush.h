@@ -1,5 +1,5 @@
-/* flush: brings the memtable into the index, one durable commit an interval, behind the replies; then gives back what
- * died. A fiber on the owner loop. */
+/* flush: writes the memtable to the index in one durable commit per interval, after the replies.
+ * Then it releases garbage. A fiber on the owner loop. */
 #pragma once
 #include "store/core/core.h"
 #include "store/index/index.h"
@@ -9,14 +9,15 @@
 struct garbage;
 
 enum err flusher_start(struct store *d, struct errbuf *eb) MUST_CHECK;
-void flusher_stop(struct store *d); /* after a last round. Switches. */
+void flusher_stop(struct store *d); /* after a final round. Switches. */
 void flusher_free(struct flusher **fp);
 
-/* One round, at once: by recovery, before the fiber runs. Owner loop; switches. */
+/* Runs one round at once. Recovery calls it before the fiber runs. Owner loop; switches. */
 enum err flush_round(struct store *d, struct errbuf *eb) MUST_CHECK;
-/* The same in two steps, for a replay that reads on meanwhile. flush_freeze() takes what is in the memtable, and how far it
- * reaches, in one moment; false: nothing. flush_frozen() brings it into the index, whatever was added to the memtable
- * since, and ends `f`. One round at a time. */
+/* The same round in two steps, for a replay that reads on in the meantime. flush_freeze()
+ * atomically takes the memtable's rows and the log positions they cover; it returns false if
+ * there are none. flush_frozen() writes them to the index and ends `f`; the memtable may grow
+ * meanwhile. One round at a time. */
 struct flush {
     struct frozen_runs batch;
     struct index_checkpoint checkpoint;
@@ -26,8 +27,9 @@ struct flush {
 };
 bool flush_freeze(struct store *d, struct flush *f);
 enum err flush_frozen(struct store *d, struct flush *f, struct errbuf *eb) MUST_CHECK;
-void flush_thaw(struct store *d, struct flush *f); /* instead: all stays as it was */
-/* Waits until what is in the memtable now is in the index. Owner loop; switches. */
+/* Ends `f` without writing; the rows stay in the memtable. */
+void flush_thaw(struct store *d, struct flush *f);
+/* Waits until the rows now in the memtable are in the index. Owner loop; switches. */
 enum err flush_wait(struct store *d, struct errbuf *eb) MUST_CHECK;
-/* Is the memtable so long that commits have to wait? */
+/* True if the memtable is so long that commits must wait. */
 bool flush_is_behind(const struct store *d);

@@ -9,8 +9,9 @@
 #include "store/wal/truncated.h"
 #include "store/wal/wal.h"
 
-/* A scan that began at the index's checkpoint does not know the epoch of the batch before it. What stands behind the log's
- * end from earlier lives of the file is older than that. */
+/* True if the batch is from the current use of the file. Batches behind the log's end from
+ * earlier uses have an older epoch. A scan that began at the checkpoint position has to look up
+ * the epoch of the batch before it. */
 static bool
 is_of_this_life(struct wal_scan *scan, const struct wal_scan_next_batch *next)
 {
@@ -37,7 +38,8 @@ log_gap_find(const struct store *d, struct wal_scan *scan, uint64_t far,
         return LOG_GAP_LOST;
     if (next->unsynced > scan->batch || t->durable_mark >= scan->batch)
         return LOG_GAP_DAMAGE;
-    /* Further away no start has looked, so it may be from a life before the last. */
+    /* Earlier starts did not search further, so a batch there may be from an earlier use of the
+     * file. */
     return next->offset - scan->offset <= BATCH_MAX ? LOG_GAP_LOST : LOG_GAP_NONE;
 }
 

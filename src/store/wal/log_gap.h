@@ -1,11 +1,14 @@
-/* log_gap: commit batches that are missing in the cached log.
+/* log_gap: commit batches that are missing from the cached log.
  *
- * Not every batch of the cached log is synced before a reply, so a power cut may lose one and keep a later one. Each batch says
- * which batches before it were not synced yet: a missing one of those was lost in a power cut, any other one is damaged. The
- * durable mark (truncated.h) says the same of batches that have no later one. What a damaged batch said of older objects
- * (deleted, in doubt, replaced) is unknown, so the whole cached class of the disk is dropped: it can be fetched again.
+ * Not every batch of the cached log is synced before a reply. A power cut may therefore lose a
+ * batch and keep a later one. Each batch lists the earlier batches that were not synced yet. A
+ * missing batch in that list was lost in a power cut; any other missing batch is damage. For
+ * batches without a later one, the durable mark (truncated.h) holds the same information.
  *
- * Replay and check. Owner loop; may switch where said. docs/formats.md, section 6, "Gaps".
+ * A damaged batch may have deleted or replaced older objects, or put them in doubt. The disk
+ * therefore drops its whole cached class, which can be fetched again.
+ *
+ * Used by replay and check. May switch where said. docs/formats.md, section 6, "Gaps".
  */
 #pragma once
 #include "store/segment/scan.h"
@@ -14,14 +17,16 @@ struct log_record;
 struct store;
 
 enum log_gap {
-    LOG_GAP_NONE,   /* no later batch: the log ends here */
-    LOG_GAP_LOST,   /* no reply waited for what is missing: the log goes on behind it */
-    LOG_GAP_DAMAGE, /* what is missing had been synced */
+    LOG_GAP_NONE, /* no later batch: the log ends here */
+    /* No reply depended on the missing batches; the log continues after them. */
+    LOG_GAP_LOST,
+    LOG_GAP_DAMAGE, /* the missing batches had been synced */
 };
-/* After SCAN_END in a cached log. Searches `far` bytes; but for LOG_GAP_NONE *next is the batch behind the gap. May switch. */
+/* Call after SCAN_END in a cached log. Searches the next `far` bytes. Unless the result is
+ * LOG_GAP_NONE, *next is the batch after the gap. May switch. */
 enum log_gap log_gap_find(const struct store *d, struct wal_scan *scan, uint64_t far,
                           struct wal_scan_next_batch *next);
-/* Does the log in `source`, whose first batch has that number, prove that `wanted` and all between them had been synced?
- * May switch. */
+/* True if the log in `source` proves that `wanted` and every batch up to its own first batch had
+ * been synced. May switch. */
 bool log_gap_log_proves(const struct store *d, const struct scan_source *source,
                         uint64_t first_batch, uint64_t epoch, uint64_t wanted);

@@ -12,7 +12,7 @@ struct prealloc {
     struct store *disk;
     struct rt_cond wake;
     struct rt_daemon daemon;
-    uint32_t made_for; /* the log that asked last: one attempt each */
+    uint32_t made_for; /* the log of the last attempt; one attempt per log */
     bool wanted, stop;
 };
 

@@ -21,7 +21,8 @@ is_upload(const struct commit *c)
     return !content_eq(&c->upload.id, &none);
 }
 
-/* Rule 4 of the format: what makes a cached version obsolete is synced, unless a synced in-doubt record already did. */
+/* Rule 4 of the format: a record that makes a cached version obsolete is synced, unless a synced
+ * in-doubt record already announced it. */
 static bool
 must_sync(const struct commit *c, bool exists, const struct entry *old)
 {
@@ -40,13 +41,14 @@ is_delete(const struct commit *c)
     return c->kind == LOG_RECORD_DELETE || c->kind == LOG_RECORD_TOMBSTONE;
 }
 
-/* Does a delete change anything? One that another disk has committed is older than what it committed later. */
+/* True if a delete needs a record. A delete that another disk committed does not if the entry
+ * here is newer. */
 static bool
 must_say(const struct commit *c, bool exists, const struct entry *old)
 {
     bool marks = c->meta != NULL && c->meta->versioning != STORE_UNVERSIONED;
 
-    /* A marker takes its place among the versions, however late it comes. */
+    /* A delete marker is a version of its own, however late it arrives. */
     if (marks)
         return true;
     if (commit_has_version(c) && version_cmp(&old->version, &c->version) >= 0)
@@ -54,11 +56,12 @@ must_say(const struct commit *c, bool exists, const struct entry *old)
     if (exists || (c->kind == LOG_RECORD_TOMBSTONE && c->of.tombstone.always) ||
         (old->flags & ENTRY_IN_DOUBT) != 0)
         return true;
-    /* A tombstone that others must receive stays what it is until one that is kept too takes its place. */
+    /* A tombstone that others must receive may only be replaced by one that is kept, too. */
     return c->kind == LOG_RECORD_TOMBSTONE && (old->flags & ENTRY_KEPT) != 0;
 }
 
-/* Counts a write in doubt before it is visible. Refuses a clear for a count that a later write has passed. */
+/* Counts an in-doubt write before it is visible. Rejects a clear if the count has changed since:
+ * a later write is in doubt. */
 static enum err
 check_in_doubt(struct changes *changes, struct commit *c)
 {
@@ -93,15 +96,15 @@ check_object(struct changes *changes, struct commit *c, bool *sync)
     if (rc != ERR_OK)
         return refuse(c, rc);
     if (is_delete(c) && !must_say(c, exists, &old))
-        return refuse(c, ERR_OK); /* nothing to delete, nothing to write */
+        return refuse(c, ERR_OK); /* nothing to delete: no record */
     if (c->kind == LOG_RECORD_IN_DOUBT_CLEAR && (old.flags & ENTRY_IN_DOUBT) == 0)
         return refuse(c, ERR_OK);
     *sync = must_sync(c, exists, &old);
     return VERDICT_WRITE;
 }
 
-/* The parts that the manifest names must be the ones that are there now, and where they are now: compaction may have moved
- * one since the manifest was made. */
+/* Checks that the parts in the manifest still exist at the named places. Compaction may have
+ * moved one since the manifest was made. */
 static enum err
 check_manifest(struct changes *changes, struct commit *c)
 {
@@ -130,7 +133,7 @@ check_manifest(struct changes *changes, struct commit *c)
     return rc;
 }
 
-/* A repeated Complete is answered with what the first one made. */
+/* Answers a repeated Complete with the result of the first. */
 static enum verdict
 reply_from_completed(struct changes *changes, struct commit *c)
 {
@@ -155,7 +158,7 @@ precondition_check_upload(struct changes *changes, struct commit *c, uint32_t wr
     enum err rc;
 
     if (changes_ended(changes, &c->upload))
-        return VERDICT_DEFERRED; /* it is looked at again when that is visible */
+        return VERDICT_DEFERRED; /* checked again once that batch is visible */
     rc = find_upload(changes->disk->memtable, changes->disk->index, c->key->bucket,
                      c->key->key, &c->upload, &u, &c->eb);
     if (rc == ERR_NO_UPLOAD && c->kind == LOG_RECORD_UPLOAD_COMPLETE)
@@ -168,7 +171,7 @@ precondition_check_upload(struct changes *changes, struct commit *c, uint32_t wr
         return changes_part(changes, &c->upload, c->of.upload.part) != NULL
                    ? VERDICT_DEFERRED
                    : VERDICT_WRITE;
-    /* Parts of this batch are not visible yet. */
+    /* Parts of the current batch are not visible yet. */
     if (written > 0)
         return VERDICT_DEFERRED;
     if (c->kind == LOG_RECORD_UPLOAD_ABORT)
@@ -271,7 +274,8 @@ precondition_check(struct changes *changes, struct commit *c, uint32_t written,
     *sync = c->class == STORE_NATIVE;
     if (c->relocation != NULL) {
         *sync =
-            false; /* what it stands for is durable until its log goes, and that waits for the index */
+            false; /* no sync: the replaced records stay durable until their log goes, after the
+                    * index has them */
         return c->still_holds(changes, c, written);
     }
     return commit_kind_of(c->kind)->check(changes, c, written, sync);

@@ -1,14 +1,17 @@
-/* precondition: may a change go into the log? What the committer asks of each before it writes it: of puts, deletes, writes in doubt, parts
- * and uploads here; of records that keep copies in step precondition_check_replica, of one version of a key precondition_check_version, of what
- * compaction relocates commit.still_holds().
+/* precondition: decides whether a change may go into the log.
  *
- * Owner loop; may switch. Nothing is kept: the answer of what is refused stands in *c.
+ * The committer calls it for each change before writing it. This file checks puts, deletes,
+ * in-doubt writes, parts and uploads. precondition_check_replica() checks the records that keep
+ * replicas in sync, precondition_check_version() the records on one version of a key, and
+ * commit.still_holds() the relocations of compaction.
+ *
+ * Owner loop; may switch. Keeps no state: the result of a rejected change is in *c.
  */
 #pragma once
 #include "store/wal/change.h"
 #include "store/wal/commit.h"
 
-/* `changes`: the batch at hand, which has `written` records by now. *sync: the change must be durable before it is
- * answered. Never VERDICT_DEFERRED where `written` is 0. */
+/* `changes`: the current batch, which has `written` records so far. *sync: the change must be
+ * durable before its reply. Never returns VERDICT_DEFERRED if `written` is 0. */
 enum verdict precondition_check(struct changes *changes, struct commit *c,
                                 uint32_t written, bool *sync);

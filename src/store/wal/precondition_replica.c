@@ -21,7 +21,7 @@ precondition_upload_is_held(struct store *d, struct commit *c)
     return true;
 }
 
-/* The entry of the key, tombstones included; *exists: there is an object in it. */
+/* Reads the entry of the key, tombstones included. *exists: it holds an object. */
 static enum err
 precondition_current(struct changes *changes, struct commit *c, struct entry *entry,
                      bool *exists)
@@ -56,7 +56,8 @@ precondition_check_prepare(struct changes *changes, struct commit *c)
     return VERDICT_WRITE;
 }
 
-/* Nothing is prepared under this content: was that so, or has it been committed before? */
+/* Handles a commit without a prepared version: either it was never prepared or it was committed
+ * before. */
 static enum verdict
 reply_committed(struct changes *changes, struct commit *c)
 {
@@ -89,8 +90,9 @@ check_commit_prepared(struct changes *changes, struct commit *c)
     return rc == ERR_OK ? VERDICT_WRITE : refuse(c, rc);
 }
 
-/* An older version of a key with versions takes its place among them; or of one that had all of its versions taken away
- * from here: a tombstone that is not kept has no other reader. */
+/* True if the record may add an older version: the key has versions, or all of its versions were
+ * removed here. In the latter case the entry is a tombstone that is not kept; no other replica
+ * needs it. */
 static bool
 may_be_older(const struct commit *c, const struct entry *entry)
 {
@@ -99,7 +101,7 @@ may_be_older(const struct commit *c, const struct entry *entry)
             entry_is_blank(entry));
 }
 
-/* A copy of what another disk has committed; never in place of something newer. */
+/* Checks a copy of what another disk committed. It never replaces something newer. */
 static enum verdict
 precondition_check_copy(struct changes *changes, struct commit *c)
 {
@@ -153,9 +155,11 @@ precondition_check_replica(struct changes *changes, struct commit *c, bool *sync
         *sync = true;
         return precondition_check_prepare(changes, c);
     case LOG_RECORD_COMMIT_PREPARED:
-        *sync = false; /* after a crash the owner is asked again */
+        *sync = false; /* after a crash the node resolves it with the owner again */
         return check_commit_prepared(changes, c);
-    case LOG_RECORD_ABORT_PREPARED: /* the refusal is reported after it; what is still prepared when the owner is lost is kept */
+    /* The rejection is reported after it; if the owner is lost, a version still prepared is
+     * kept. */
+    case LOG_RECORD_ABORT_PREPARED:
         *sync = true;
         return check_commit_prepared(changes, c);
     case LOG_RECORD_TOMBSTONE_END:

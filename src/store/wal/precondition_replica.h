@@ -1,5 +1,6 @@
-/* precondition_check_replica: may a record go into the log that keeps copies in step: prepare, decide, abort, tombstones, forgetting,
- * a copy of a version that was committed elsewhere? Owner loop; may switch. */
+/* precondition_replica: decides whether a record that keeps replicas in sync may go into the
+ * log: prepare, commit, abort, tombstones, obsolete, and a copy of a version committed
+ * elsewhere. Owner loop; may switch. */
 #pragma once
 #include "store/wal/precondition.h"
 
@@ -7,9 +8,9 @@ struct changes;
 struct commit;
 struct store;
 
-/* The kinds above. *sync: the change must be durable before it is answered. An upload that is to be completed is
- * checked by precondition_check() first. */
+/* Checks the kinds above. *sync: the change must be durable before its reply. The caller first
+ * checks an upload to be completed with precondition_check(). */
 enum verdict precondition_check_replica(struct changes *changes, struct commit *c,
                                         bool *sync);
-/* Is the upload of this part or abort held by a version that is prepared? Then *c is answered. */
+/* True if a prepared version holds the upload of this part or abort. Then *c has the result. */
 bool precondition_upload_is_held(struct store *d, struct commit *c);

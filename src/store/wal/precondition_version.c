@@ -19,7 +19,7 @@ etag_is_one_of(const struct store_condition *c, const struct entry *entry)
     return false;
 }
 
-/* S3's: about what the object is, not which. */
+/* The S3 conditions: they compare the object's properties, not its identity. */
 static enum err
 check_state(const struct store_condition *c, bool exists, const struct entry *entry,
             struct errbuf *eb)
@@ -51,7 +51,8 @@ precondition_check_condition(const struct store_condition *c, bool exists,
     if (c->if_content && !content_eq(&entry->content, &c->content))
         return err_set(eb, ERR_PRECONDITION, "the object has changed");
     if (c->if_version) {
-        /* A key in doubt has a version without an object: store_lookup() gave it out. */
+        /* A key in doubt may have a version but no object; store_lookup() has returned that
+         * version. */
         struct version now = exists || (entry->flags & ENTRY_IN_DOUBT) != 0
                                  ? entry->version
                                  : (struct version){0};
@@ -62,7 +63,8 @@ precondition_check_condition(const struct store_condition *c, bool exists,
     return check_state(c, exists, entry, eb);
 }
 
-/* The record stands alone: it names the body, and what the version was born with. */
+/* Fills in the fields of a `meta` record. The record must suffice on its own: it names the body
+ * and the birth version. */
 static void
 fill_meta(struct commit *c)
 {
@@ -96,8 +98,7 @@ precondition_check_version(struct changes *k, struct commit *c)
         rc = ERR_NOT_FOUND;
     if (rc == ERR_NOT_FOUND)
         return err_set(&c->eb, rc, "the version does not exist");
-    if (rc == ERR_OK &&
-        c->version.epoch == 0) /* another disk has checked what it committed */
+    if (rc == ERR_OK && c->version.epoch == 0) /* the committing disk has checked it */
         rc = precondition_check_condition(c->condition,
                                           entry_is_object(&c->of.version.was),
                                           &c->of.version.was, &c->eb);

@@ -1,4 +1,5 @@
-/* Prepared versions: the table of them, and the calls of store_replica.h that make, commit and abort one. */
+/* The table of prepared versions, and the calls of store_replica.h that prepare, commit and
+ * abort a version. */
 
 #include "store/wal/prepared.h"
 
@@ -13,7 +14,7 @@
 #include "store/store_upload.h"
 #include "store/wal/commit.h"
 
-#define CHAINS 4096u /* of each way to find one; a power of two */
+#define CHAINS 4096u /* per look-up way; a power of two */
 static_assert((CHAINS & (CHAINS - 1)) == 0, "a hash is cut to a chain");
 
 enum way { BY_CONTENT, BY_KEY, BY_UPLOAD, WAYS_ };
@@ -26,10 +27,10 @@ struct prepared_item {
 };
 
 struct prepared {
-    /* Owner loop. The chains by content own what is in them. */
+    /* Owner loop. The BY_CONTENT chains own the items. */
     struct prepared_item *chain[WAYS_][CHAINS];
 
-    /* Any loop reads: most look-ups need no more to know that their key is not concerned. */
+    /* Read by any loop: for most look-ups these show that their key has no prepared version. */
     _Atomic uint32_t count;
     _Atomic uint32_t keys_in[CHAINS];
 };
@@ -99,7 +100,7 @@ prepared_add(struct prepared *p, const struct prepared_who *who)
     u->upload = who->upload;
     u->hash[BY_CONTENT] = id_hash(&who->content);
     u->hash[BY_KEY] = prepared_key_hash(who->bucket, who->key);
-    /* Those of no upload are spread over the chains: no look-up by upload wants them. */
+    /* Items without an upload are spread over the chains; no look-up by upload needs them. */
     u->hash[BY_UPLOAD] = content_eq(&who->upload.id, &none) ? u->hash[BY_CONTENT]
                                                             : id_hash(&who->upload.id);
     for (unsigned way = 0; way < WAYS_; way++) {
@@ -122,7 +123,7 @@ prepared_drop(struct prepared *p, const struct content_id *content)
     for (unsigned way = 0; way < WAYS_; way++) {
         struct prepared_item **at = prepared_head_of(p, (enum way)way, u->hash[way]);
 
-        assert(*at != NULL); /* it is in every chain */
+        assert(*at != NULL); /* every item is in every chain */
         while (*at != u)
             at = &(*at)->next[way];
         *at = u->next[way];
@@ -168,7 +169,8 @@ prepared_ask_on_owner(void *arg)
     struct ask *a = arg;
     const struct prepared_item *u = a->prepared->chain[BY_KEY][a->hash % CHAINS];
 
-    /* Another key with the same 64 bits would do no harm: its owner is asked for nothing. */
+    /* A key with the same 64-bit hash is harmless: resolving it with its owner finds nothing to
+     * do. */
     while (u != NULL && u->hash[BY_KEY] != a->hash)
         u = u->next[BY_KEY];
     a->found = u != NULL;

@@ -1,10 +1,11 @@
-/* prepared: versions that are prepared on this disk and neither committed nor aborted yet (two-phase commit).
+/* prepared: versions prepared on this disk and not yet committed or aborted (two-phase commit).
  *
- * Their entries stand in the table `prepared` of memtable and index, by content id; so they outlive an index commit and a
- * restart. Their keys and ids are in memory: loaded from the index at start, then changed with each batch that is
- * published (change.c), by replay and committer alike. The committer refuses more than store_options.prepared_max.
+ * Their entries are in the table `prepared` of memtable and index, by content id, so they
+ * survive an index commit and a restart. Memory holds their keys and ids: loaded from the index
+ * at start, then updated with each published batch (change.c), both by replay and by the
+ * committer. The committer rejects more than store_options.prepared_max.
  *
- * Owner loop, but where said. docs/formats.md, section 4.
+ * Owner loop, except where said. docs/formats.md, section 4.
  */
 #pragma once
 #include "store/core/core.h"
@@ -13,7 +14,7 @@
 
 struct prepared *prepared_new(void);
 void prepared_free(struct prepared **pp); /* NULL is fine */
-/* What the index holds. Once, before replay. May switch. */
+/* Loads the prepared versions of the index. Once, before replay. May switch. */
 enum err prepared_load(struct store *d, struct errbuf *eb) MUST_CHECK;
 
 struct prepared_who {
@@ -22,15 +23,17 @@ struct prepared_who {
     struct span key;         /* borrowed; only its hash is kept */
     struct upload_id upload; /* zero: none */
 };
-void prepared_add(struct prepared *p, const struct prepared_who *who); /* again is fine */
+void prepared_add(struct prepared *p, const struct prepared_who *who); /* idempotent */
 void prepared_drop(struct prepared *p,
-                   const struct content_id *content); /* none is fine */
+                   const struct content_id *content); /* no effect if absent */
 
-/* A body or a log record with this content id lives while this holds, committed or not. */
+/* True if the version is prepared. While it is, the body or log record with this content id is
+ * live. */
 bool prepared_has(const struct prepared *p, const struct content_id *content);
 bool prepared_has_upload(const struct prepared *p, const struct upload_id *id);
 uint32_t prepared_count(const struct prepared *p); /* any loop */
-/* What a look-up has found, with ENTRY_PREPARED where a version of the key is; *entry is zero else where `found` is
- * ERR_NOT_FOUND. Returns `found`. Any loop; switches only where some key with a like hash is prepared. */
+/* Completes a look-up: sets ENTRY_PREPARED if the key has a prepared version. `found` is the
+ * result of the look-up; if it is ERR_NOT_FOUND, the other fields of *entry are zeroed. Returns
+ * `found`. Any loop; switches only if a key with a similar hash is prepared. */
 enum err prepared_mark(struct store *d, const struct store_key *k, enum err found,
                        struct entry *entry, struct errbuf *eb) MUST_CHECK;

@@ -2,10 +2,10 @@
 
 #include "base/mem.h"
 
-#define PROBE  32u /* one batch of so many goes the slower way */
-#define WEIGHT 8u  /* of the batches before, against one */
+#define PROBE  32u /* one batch in so many uses the slower mode */
+#define WEIGHT 8u  /* weight of the average against one new batch */
 #define OUTLIER                                                                          \
-    4u /* a batch that waited for something else counts as so many usual ones */
+    4u /* limit for one batch: this multiple of the average; it waited for others */
 
 bool
 sync_mode_as_one(struct sync_mode *d)
@@ -25,7 +25,7 @@ sync_mode_took(struct sync_mode *d, bool one, uint64_t ns)
         *usual == 0 ? ns : (*usual * (WEIGHT - 1) + MIN(ns, OUTLIER * *usual)) / WEIGHT;
     now = d->usual_ns[d->one];
     other = d->usual_ns[!d->one];
-    /* By an eighth at least: what is as quick stays as it is. */
+    /* Switch only for a gain of an eighth or more, so that equal modes do not alternate. */
     if (now != 0 && other != 0 && other < now - now / WEIGHT)
         d->one = !d->one;
 }

@@ -1,22 +1,24 @@
-/* durable: whether a batch is written and then synced, or both in one operation: what was quicker lately.
+/* sync_mode: chooses between writing a batch and then syncing it, and doing both in one
+ * operation. It picks the mode that was faster lately.
  *
- * One operation saves a turn of the loop and a thread that syncs, and is one request to the disk instead of two where that can
- * write through. But a worker of the kernel ends it, on whatever CPU the disk interrupts: where others keep that busy it comes late.
- * No option could know that, so each log measures both.
+ * One operation saves a loop iteration and a sync thread, and is a single request to a disk that
+ * can write through. But a kernel worker completes it, on the CPU that handles the disk's
+ * interrupt; on a busy CPU that is late. No fixed option fits every machine, so each log
+ * measures both modes.
  *
- * Owner loop. All zeros is the beginning: two operations.
+ * Owner loop. All zeros is the initial state: two operations.
  */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
 struct sync_mode {
-    uint64_t usual_ns[2]; /* of a batch as two operations, as one; 0: never seen */
+    uint64_t usual_ns[2]; /* batch time as two operations, as one; 0: unknown */
     uint32_t asked;
-    bool one; /* is quicker */
+    bool one; /* one operation is faster */
 };
 
-/* For the next batch; every so often the answer is the slower way, to be measured. */
+/* Returns the mode for the next batch. Now and then it returns the slower mode, to measure it. */
 bool sync_mode_as_one(struct sync_mode *d);
-/* How long such a batch took. */
+/* Records how long a batch took in that mode. */
 void sync_mode_took(struct sync_mode *d, bool one, uint64_t ns);

@@ -16,7 +16,7 @@
 #define TRUNCATED_KIND    34
 #define TRUNCATED_VERSION 1
 #define RANGE_BYTES       16u
-/* There are no more ranges than logs, or power cuts while the oldest of them was there. */
+/* There are at most as many ranges as logs plus power cuts since the oldest log began. */
 #define RANGES_MAX 16384u
 #define FILE_MAX   (TRUNCATED_LISTS * RANGES_MAX * RANGE_BYTES + 256)
 
@@ -24,7 +24,7 @@ enum field {
     FIELD_NATIVE = 1,
     FIELD_CACHED,
     FIELD_LOST,
-    FIELD_FORMER_MARK, /* of former versions: another durable mark */
+    FIELD_FORMER_MARK, /* of former versions: a durable mark with another meaning */
     FIELD_DURABLE_MARK,
     FIELD_DAMAGED
 };
@@ -37,7 +37,7 @@ truncated_fini(struct truncated *r)
     *r = (struct truncated){0};
 }
 
-/* Ranges ascend, and do not touch. */
+/* Asserts that the ranges ascend and do not touch. */
 static void
 list_check(const struct truncated *r, unsigned list)
 {
@@ -358,7 +358,7 @@ durable_mark_persist(struct store *d, bool closing)
     r->durable_mark = mark;
     if (truncated_persist(d, &eb) == ERR_OK)
         return;
-    r->durable_mark = before; /* another time */
+    r->durable_mark = before; /* the flusher tries again later */
     LOG(LOG_WARN, "store.durable_mark_not_saved",
         "damage in the last commit batches of the cached log would not be noticed",
         L_TEXT("disk", rt_dir_path(d->root)), L_TEXT("error", eb.text));

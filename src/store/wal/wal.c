@@ -17,7 +17,7 @@
 #include "store/wal/sync_mode.h"
 #include "store/wal/truncated.h"
 
-/* What holds of a log between two of its batches. */
+/* Asserts the invariants of a log that hold between two batches. */
 static void
 wal_check(const struct wal *log, enum store_class class)
 {
@@ -67,7 +67,7 @@ wal_sync(struct store *d, enum store_class class, struct errbuf *eb)
         return err_set(eb, ERR_IO, "the log has failed");
     if (!log->dirty || log->now == NULL)
         return ERR_OK;
-    log->dirty = false; /* what is appended from here on sets it again */
+    log->dirty = false; /* appends during the sync set it again */
     batch = log->next_batch - 1;
     rc = rt_sync(log->now->file, eb);
     metric_add(M_DISK_SYNCS, 0, 1);
@@ -94,8 +94,8 @@ wal_reserve(struct store *d, enum store_class class, uint64_t bytes, struct errb
     if (log->now != NULL && !log->full &&
         log->now->owner.used + bytes + STORE_ALIGN <= log->now->owner.size)
         return ERR_OK;
-    /* A record that is synced in the next segment promises all that stands before it; a sync that the flusher has
-     * begun may not be over. */
+    /* A synced record in the next segment promises that everything before it is durable. A sync
+     * by the flusher may still be running. */
     log->dirty = true;
     rc = wal_sync(d, class, eb);
     if (rc != ERR_OK)
@@ -104,7 +104,7 @@ wal_reserve(struct store *d, enum store_class class, uint64_t bytes, struct errb
                              most, bytes, &next, eb);
     if (rc == ERR_NO_SPACE) {
         space_ran_out(d->space, "a new log does not fit");
-        if (space_give_ballast(d->space)) /* deletes have to be written */
+        if (space_give_ballast(d->space)) /* deletes must be recorded */
             rc = segment_make_shared(d, class, SEGMENT_LOG, log->next_batch,
                                      LOG_BYTES_LEAST, most, bytes, &next, eb);
     }
@@ -112,15 +112,16 @@ wal_reserve(struct store *d, enum store_class class, uint64_t bytes, struct errb
         return rc;
     if (log->now != NULL)
         log->now->owner.current = false;
-    segment_drop(&log->now); /* the table keeps it for its readers */
+    segment_drop(&log->now); /* readers find it in the segment table */
     log->now = next;
     next->owner.current = true;
     log->full = false;
     return ERR_OK;
 }
 
-/* A write and a sync, or both at once. The latter speaks for this batch alone: where the one before is not durable yet, a sync has
- * to be. ERR_NO_SPACE: of the write, and nothing was written. */
+/* Writes and syncs the batch, in two operations or in one. The one operation covers only this
+ * batch; if the batch before is not durable yet, a full sync follows. ERR_NO_SPACE: the write
+ * failed, and nothing was written. */
 static enum err
 wal_write_batch(struct wal *log, struct iobuf *b, uint32_t len, bool sync,
                 struct errbuf *eb)
@@ -136,7 +137,7 @@ wal_write_batch(struct wal *log, struct iobuf *b, uint32_t len, bool sync,
     assert(at % STORE_ALIGN == 0);
     if (one)
         rc = rt_write_durable(file, at, b, 0, len, RT_WRITE, eb);
-    /* No space for the write, or for the sync: the second write reports it. */
+    /* Either the write or the sync had no space. Writing again tells which. */
     if (rc == ERR_NO_SPACE) {
         one = false;
         rc = rt_write(file, at, b, 0, len, RT_WRITE, eb);
@@ -150,7 +151,7 @@ wal_write_batch(struct wal *log, struct iobuf *b, uint32_t len, bool sync,
     POINT(WAL_SYNCED);
     if (rc == ERR_OK && may)
         sync_mode_took(&log->sync_mode, one, rt_now_ns() - begun_ns);
-    return rc == ERR_NO_SPACE ? ERR_IO : rc; /* of a sync that is final as well */
+    return rc == ERR_NO_SPACE ? ERR_IO : rc; /* a failed sync is final as well */
 }
 
 enum err
@@ -171,7 +172,7 @@ wal_append(struct store *d, enum store_class class, struct iobuf *b, uint32_t le
     memset(b->at + len, 0, STORE_ALIGN);
     POINT(WAL_BEFORE);
     rc = wal_write_batch(log, b, len + STORE_ALIGN, sync, eb);
-    if (rc == ERR_NO_SPACE) { /* the next batch takes the same place and number */
+    if (rc == ERR_NO_SPACE) { /* the next batch gets the same place and number */
         space_ran_out(d->space, "a record does not fit");
         (void)space_give_ballast(d->space);
         return rc;
