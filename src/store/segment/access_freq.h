@@ -1,12 +1,13 @@
-/* access_freq: how often objects of each cached segment were read lately, for eviction. Two counters a segment, of this window and of
- * the one before; saved nowhere: after a start everything is cold until it is read.
+/* access_freq: how often readers lately read the objects of each cached segment; eviction uses
+ * it. Each segment has two counters: for the current window and for the one before. Nothing is
+ * saved: after a start every segment counts as cold until it is read.
  *
  * Counting: any loop, no lock. access_freq_rotate(): one caller at a time.
  */
 #pragma once
 #include "store/core/core.h"
 
-/* Frequencies are in sixteenths of a read of each byte that lives. */
+/* Frequencies are in sixteenths of a read of each live byte. */
 #define ACCESS_FREQ_READ 16u
 
 struct access_freq;

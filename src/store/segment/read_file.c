@@ -1,4 +1,4 @@
-/* Reading what lies in a segment: records of logs, sums of bodies. See read.h. */
+/* Reads log records and the sums of bodies from a segment. See read.h. */
 #include <assert.h>
 #include <inttypes.h>
 
@@ -17,8 +17,8 @@
 #include "store/segment/segment.h"
 #include "store/store_entry.h"
 
-#define FIRST_LOOK     (8u << 10) /* of a log record whose header alone is wanted */
-#define HEAD_GUESS     (2u << 10) /* a head with a key and few metadata has 1.5 KiB */
+#define FIRST_LOOK     (8u << 10) /* of a log record of which only the header is wanted */
+#define HEAD_GUESS     (2u << 10) /* a head with a key and little metadata has 1.5 KiB */
 #define HEAD_GUESS_MAX (8u << 10)
 #define SUMS_WINDOW    (64u << 10)
 
@@ -97,8 +97,8 @@ loaded_fini(struct loaded *l)
     l->m = (struct log_record){0};
 }
 
-/* What `len` bytes that were asked for from the record's header on have become. *more: bytes that are wanted instead, 0 when
- * it is checked. */
+/* Parses the `len` bytes read from the record's header on. *more: read again with this length;
+ * 0: verified. */
 static enum err
 read_judge_record(struct span have, uint64_t len, const struct segment *s,
                   const struct entry *entry, struct log_record *out, uint64_t *more,
@@ -168,8 +168,9 @@ read_relookup(struct store *d, uint64_t bucket, struct span key, struct entry *e
     return ERR_OK;
 }
 
-/* How much to read of a record, so that one read has all of it and little more. A last record of a batch is filled up, but
- * not beyond the block of 4 KiB that read_span() ends at anyway. */
+/* Returns how much to read of a record, so that one read gets all of it and little more. The
+ * padding of a batch's last record may extend it, but not beyond the 4 KiB block at which
+ * read_span() ends anyway. */
 uint64_t
 read_first_look(const struct segment *s, const struct entry *entry, bool want_body)
 {
@@ -199,7 +200,7 @@ read_is_whole(const struct store *d, const struct segment *s, const struct entry
                        m.block_sums.at, &bad) == ERR_OK;
 }
 
-/* A longer head was met: later reads of this log begin with as much. */
+/* Notes a longer head: later reads of this log begin with that length. */
 static void
 learn_head(struct segment *s, uint32_t head_len)
 {
@@ -228,7 +229,7 @@ load_log_record(struct store *d, const struct entry *entry, bool want_body,
     do {
         iobuf_drop(&out->buf);
         rc = read_check_record(s->file, s, entry, len, out, &more, eb);
-        /* Does not wait for a payload that is not wanted. */
+        /* Skips a payload that the caller does not want. */
         if (rc == ERR_OK && more > 0 && !want_body && out->m.head_len != 0)
             break;
         if (rc == ERR_OK && more > 0 && (more <= len || more > BATCH_MAX))
@@ -278,7 +279,7 @@ sums_fini(struct sums *s)
     *s = (struct sums){0};
 }
 
-/* The window begins with the sums record: its header says where the sums are. */
+/* The window begins with the sums record, whose header gives the offset of the sums. */
 static enum err
 read_sums_head(struct rt_file *f, const struct entry *entry, struct sums *s,
                struct errbuf *eb)

@@ -20,7 +20,7 @@ readings_new(void)
     r->loops = rt_loop_count();
     r->of = aligned_alloc(64, r->loops * sizeof *r->of);
     if (r->of == NULL)
-        abort(); /* as every small allocation */
+        abort(); /* out of memory, as for every small allocation */
     for (unsigned i = 0; i < r->loops; i++)
         list_init(&r->of[i].list);
     return r;

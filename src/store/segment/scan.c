@@ -21,8 +21,8 @@ wal_scan_begin(struct wal_scan *s, const struct scan_source *source, uint64_t of
 
 /* ---- the window ---- */
 
-/* A piece is read into the second half of a buffer; what a batch has left of the one before is copied in front of it,
- * so a batch fits wherever it begins. */
+/* A piece is read into the second half of a buffer. The part of a batch in the previous piece is
+ * copied in front of it, so a batch of any alignment is contiguous. */
 #define SCAN_PIECE (IOBUF_MAX / 2)
 static_assert(BATCH_MAX <= SCAN_PIECE, "what is left of a batch fits before a piece");
 
@@ -61,9 +61,9 @@ take_buffer(struct wal_scan *s, struct iobuf **b)
     return ERR_OK;
 }
 
-/* The same where buffers are scarce: then the window itself is read into, what is kept of it moved to its place first. A scan's
- * only window comes from beyond the limit: a log must be read before anything can be served, or given back, and scans within
- * scans cannot wait for each other. */
+/* The same if buffers are scarce: moves the kept bytes of the window and reads into the window
+ * itself. A scan without a window gets a buffer beyond the limit. A log must be read before
+ * anything can be served or released, and nested scans cannot wait for each other. */
 static enum err
 take_buffer_or_window(struct wal_scan *s, uint64_t begin, uint32_t kept, struct iobuf **b)
 {
@@ -80,7 +80,7 @@ take_buffer_or_window(struct wal_scan *s, uint64_t begin, uint32_t kept, struct 
     return ERR_OK;
 }
 
-/* Into *b, which the caller has, and loses when it fails. */
+/* Reads a piece into *b; drops *b on an error. */
 static enum err
 read_piece(struct wal_scan *s, uint64_t from, struct iobuf **b, uint32_t *have,
            struct errbuf *eb)
@@ -130,7 +130,7 @@ piece_at(struct wal_scan *s, uint64_t from)
     return NULL;
 }
 
-/* Other fibers read on while this one works. Without them it is only slower. */
+/* Starts fibers that read ahead. If none can be started, the scan is only slower. */
 static void
 scan_start_readahead(struct wal_scan *s, uint64_t from)
 {
@@ -152,8 +152,8 @@ scan_start_readahead(struct wal_scan *s, uint64_t from)
     }
 }
 
-/* The piece behind what is kept from `begin` on: what was read readahead, when it is this one. The window is gone when it had to be
- * read into. */
+/* Gets the piece after the bytes kept from `begin` on: the read-ahead piece if it matches, else
+ * by reading. The window may be taken as the buffer; it is NULL then. */
 static enum err
 next_piece(struct wal_scan *s, uint64_t begin, uint32_t kept, struct iobuf **b,
            uint32_t *have, struct errbuf *eb)
@@ -177,7 +177,7 @@ next_piece(struct wal_scan *s, uint64_t begin, uint32_t kept, struct iobuf **b,
     return read_piece(s, begin + kept, b, have, eb);
 }
 
-/* Keeps what the window has from `begin` on, and reads a piece behind it. */
+/* Keeps the window's bytes from `begin` on and reads the next piece behind them. */
 static enum err
 move_window(struct wal_scan *s, uint64_t begin, struct errbuf *eb)
 {
@@ -201,13 +201,13 @@ move_window(struct wal_scan *s, uint64_t begin, struct errbuf *eb)
     s->window_from = SCAN_PIECE - kept;
     s->window_at = begin;
     s->window_len = kept + have;
-    /* A scan that begins where a log begins, or continues here, reads on. */
+    /* A scan that begins at the start of a log, or continues, is sequential: read ahead. */
     if ((goes_on || begin <= STORE_ALIGN) && have == SCAN_PIECE)
         scan_start_readahead(s, begin + s->window_len);
     return ERR_OK;
 }
 
-/* The batch at hand stays in the window while its records are looked at. */
+/* Keeps the current batch in the window while its records are parsed. */
 static uint64_t
 keep_from(const struct wal_scan *s, uint64_t offset)
 {
@@ -225,7 +225,7 @@ is_inside(const struct wal_scan *s, uint64_t offset, uint64_t len)
            (offset + len <= end || end >= s->source.size);
 }
 
-/* Makes the window hold what the file has of [offset, offset + len); less only at the file's end. */
+/* Makes the window cover [offset, offset + len); *out is shorter only at the end of the file. */
 static enum err
 scan_look(struct wal_scan *s, uint64_t offset, uint64_t len, struct span *out,
           struct errbuf *eb)
@@ -290,11 +290,12 @@ scan_check_payload(const struct wal_scan *s, const struct log_record *m,
 static bool
 is_padding_clean(const char *at, uint64_t len)
 {
-    /* Each byte is the one before it: compared many at a time. */
+    /* Every byte equals the one before; memcmp compares many at a time. */
     return len == 0 || (at[0] == '\0' && memcmp(at, at + 1, len - 1) == 0);
 }
 
-/* The record at `offset`, its header checked by what binds it, its payload by its sums. */
+/* Parses the record at `offset`. Checks that the header belongs to this segment, and the payload
+ * against its sums. */
 static enum scanned
 scan_record(struct wal_scan *s, uint64_t offset, struct log_record *m, struct errbuf *eb)
 {
@@ -342,7 +343,7 @@ scan_check_record(struct wal_scan *s, const struct log_record *m, bool first,
     return SCAN_BATCH;
 }
 
-/* Headers first, so that the batch's length is known; then the window is made to hold all of it. */
+/* Parses the headers first, to know the batch's length; then makes the window cover all of it. */
 static enum scanned
 scan_heads(struct wal_scan *s, uint64_t *end, uint64_t *moves, struct errbuf *eb)
 {
@@ -391,7 +392,7 @@ scan_payloads(struct wal_scan *s, uint64_t end, uint64_t moves, struct errbuf *e
         enum scanned got;
         size_t need;
 
-        /* Parsed again where the window has moved, and the spans with it. */
+        /* If the window has moved, the spans are invalid: parse again. */
         if (s->moves != moves &&
             log_record_parse((struct span){head, batch.len - (at - s->offset)}, m, &need,
                              eb) != LOG_RECORD_OK)
@@ -447,10 +448,10 @@ wal_scan_within(struct wal_scan *s, struct log_record *into)
     got = scan_next_batch(s, NULL);
     s->within = false;
     s->records = s->own;
-    return got == SCAN_ERROR ? SCAN_MORE : got; /* nothing was read: it is the window */
+    return got == SCAN_ERROR ? SCAN_MORE : got; /* no read has failed: the window ended */
 }
 
-/* ---- behind damage ---- */
+/* ---- search behind damage ---- */
 
 void
 wal_scan_resume(struct wal_scan *s, const struct wal_scan_next_batch *to)
@@ -499,7 +500,7 @@ wal_scan_epoch_before(struct wal_scan *s)
     return 0;
 }
 
-/* A record of a damaged batch, with its payload where that is right. */
+/* Reads a record of a damaged batch, with its payload if that is intact. */
 static enum scanned
 scan_salvage_record(struct wal_scan *s, uint64_t at, uint64_t to, struct log_record *m)
 {
@@ -532,7 +533,7 @@ wal_scan_salvage(struct wal_scan *s, uint64_t to, uint64_t below, wal_salvage_fn
 {
     struct log_record *m = &s->own[0];
     uint64_t at = s->offset, batch = s->batch, epoch = s->epoch;
-    bool over = to < s->source.size; /* a batch stands there; else the last is wanted */
+    bool over = to < s->source.size; /* else the last batch is wanted, too */
     enum err rc = ERR_OK;
 
     *whole = true;
@@ -557,7 +558,7 @@ wal_scan_salvage(struct wal_scan *s, uint64_t to, uint64_t below, wal_salvage_fn
         at = log_record_end(m);
         batch = m->batch;
         epoch = m->epoch;
-        if (m->last && m->batch + 1 == below) { /* what follows is not wanted */
+        if (m->last && m->batch + 1 == below) { /* no later record is wanted */
             over = true;
             to = at;
         }

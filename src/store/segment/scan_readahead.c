@@ -14,34 +14,34 @@
 #include "store/store_entry.h"
 
 #define FEEDERS                                                                          \
-    2u /* while one waits for the disk, or for its turn, the other has its log parsed */
-#define CHUNKS        3u /* of each: parsed, or being asked for; each holds a window of 8 MiB */
+    2u /* one feeder waits for the disk or for replay while the other's log is parsed */
+#define CHUNKS        3u /* per feeder: parsed or in use; each holds a window of 8 MiB */
 #define CHUNK_RECORDS (6 * BATCH_RECORDS)
 #define NO_LOG        UINT32_MAX
 #define CODED_ROOM    ((size_t)CHUNK_RECORDS * (ENTRY_CODED_MAX + 128))
-/* What a feeder holds at most: a window for each chunk, the one it scans, what is read ahead. */
+/* The most a feeder holds: a window per chunk, the one being scanned, and the read-ahead pieces. */
 #define FEEDER_BYTES ((CHUNKS + 1 + SCAN_READAHEAD) * (uint64_t)IOBUF_MAX)
 
 /* Whole batches of one log, in order. */
 struct scan_chunk {
     struct list link;
-    uint32_t log;               /* which one, in the order of `logs` */
-    struct iobuf *window;       /* owned: where the spans of records lie */
-    uint32_t count, next;       /* next: the first record not given out */
+    uint32_t log;               /* index in `logs` */
+    struct iobuf *window;       /* owned; spans of records point into it */
+    uint32_t count, next;       /* next: the first record not returned yet */
     struct log_record *records; /* owned; CHUNK_RECORDS */
-    struct entry *entries;      /* owned; what puts and commits of these make */
-    unsigned char *coded; /* owned; keys, each with its entry as bytes; CODED_ROOM */
+    struct entry *entries;      /* owned; entries of the puts and commits among them */
+    unsigned char *coded;       /* owned; keys, each with its encoded entry; CODED_ROOM */
     size_t coded_len;
-    bool ends; /* behind these the log ends, for what `why` says */
+    bool ends; /* the log ends after these records; `why` has the reason */
     uint64_t end;
     struct errbuf why;
 };
 
-/* Takes one log after the other, each whole: its chunks are in the order of logs. */
+/* Reads one whole log after the other; its chunks are in log order. */
 struct feeder {
     struct scan_readahead *of;
     bool runs;
-    uint32_t log; /* at hand; NO_LOG: none */
+    uint32_t log; /* current log; NO_LOG: none */
     struct scan_chunk chunks[CHUNKS];
     struct list ready, spare;
     struct scan_spare windows; /* owned */
@@ -54,7 +54,7 @@ struct scan_readahead {
     uint64_t far;
     struct rt_group batch;
     struct feeder feeders[FEEDERS];
-    struct rt_cond changed; /* a chunk is ready, or spare, or a feeder goes on */
+    struct rt_cond changed; /* a chunk is ready or spare, or a feeder continues */
 };
 
 /* ---- filling ---- */
@@ -66,8 +66,8 @@ struct parse {
     enum scanned got;
 };
 
-/* Key and entry stand beside each other: applying the record does not touch the window, 2 KiB a record and in no
- * cache of his. */
+/* Stores each key next to its entry. Applying the record then does not touch the window, which
+ * spans 2 KiB per record and is not in the replaying CPU's cache. */
 static void
 code_entry(struct scan_chunk *b, struct log_record *m)
 {
@@ -76,7 +76,7 @@ code_entry(struct scan_chunk *b, struct log_record *m)
     size_t len;
 
     if (b->coded_len + m->key.len + ENTRY_CODED_MAX > CODED_ROOM)
-        return; /* only where keys are long */
+        return; /* only if keys are long */
     memcpy(at, m->key.at, m->key.len);
     len = entry_encode(&where, m->entry, (unsigned char *)at + m->key.len);
     m->key = where.key;
@@ -85,7 +85,7 @@ code_entry(struct scan_chunk *b, struct log_record *m)
     b->coded_len += m->key.len + len;
 }
 
-/* Their records are in this thread's cache now. */
+/* The records are in this thread's cache now. */
 static void
 make_entries(const struct parse *p, uint32_t from, uint32_t count)
 {
@@ -145,7 +145,7 @@ give_out(struct feeder *f, struct scan_chunk *b)
     rt_cond_broadcast(&f->of->changed);
 }
 
-/* Where the log ends, and nothing of it stands behind. */
+/* Notes that the log ends here and has no later batch. */
 static void
 readahead_note_end(struct scan_readahead *a, struct wal_scan *scan, struct scan_chunk *b)
 {
@@ -157,7 +157,7 @@ readahead_note_end(struct scan_readahead *a, struct wal_scan *scan, struct scan_
               (a->far == 0 || !wal_scan_find_next(scan, a->far, &behind));
 }
 
-/* One log up to where it does not go on. False: out of memory, threads or time. */
+/* Reads one log as far as it continues. False: out of memory, threads or time. */
 static bool
 feed_log(struct feeder *f)
 {
@@ -191,7 +191,7 @@ feed_log(struct feeder *f)
         }
         readahead_give_back(f, p.into);
         if (filled)
-            break; /* a whole window, and no batch in it */
+            break; /* a full window without a batch in it */
     }
     wal_scan_end(&scan);
     return good;
@@ -207,7 +207,7 @@ readahead_feed(void *arg)
     rt_doing("reading logs ahead");
     while (good && a->next < a->count) {
         f->log = a->next++;
-        rt_cond_broadcast(&a->changed); /* no more comes of the log before */
+        rt_cond_broadcast(&a->changed); /* the previous log is complete */
         good = feed_log(f);
     }
     f->log = NO_LOG;
@@ -216,9 +216,9 @@ readahead_feed(void *arg)
     rt_cond_broadcast(&a->changed);
 }
 
-/* ---- asking ---- */
+/* ---- taking ---- */
 
-/* Where memory is short one of them is enough. */
+/* If memory is short, one feeder is enough. */
 static void
 begin_feeder(struct scan_readahead *a, struct feeder *f)
 {
@@ -294,7 +294,8 @@ readahead_place_of(const struct scan_readahead *a, uint32_t segment)
     return i;
 }
 
-/* What this feeder has of the log, or NULL. What it has of logs before it is not asked for any more. */
+/* Returns the feeder's chunk of the log, or NULL. Recycles its chunks of earlier logs, which are
+ * no longer needed. */
 static struct scan_chunk *
 readahead_front_of(struct feeder *f, uint32_t log)
 {
@@ -311,7 +312,8 @@ readahead_front_of(struct feeder *f, uint32_t log)
     return NULL;
 }
 
-/* The chunk from which the next batch of this log comes, or NULL: the log goes no further, or no feeder reads it. */
+/* Returns the chunk with the next batch of this log, or NULL: the log ends, or no feeder reads
+ * it. */
 static struct scan_chunk *
 scan_chunk_for(struct scan_readahead *a, uint32_t log)
 {
@@ -331,7 +333,7 @@ scan_chunk_for(struct scan_readahead *a, uint32_t log)
     }
 }
 
-/* Is this the batch that was wanted? */
+/* True if this is the batch that the caller wants. */
 static bool
 readahead_fits(const struct log_record *m, const struct wal_scan *s)
 {
@@ -349,7 +351,7 @@ scan_readahead_take(struct scan_readahead *a, struct wal_scan *s, struct errbuf 
 
     if (b == NULL)
         return SCAN_MORE;
-    if (b->next == b->count) { /* so it ends here */
+    if (b->next == b->count) { /* the log ends here */
         b->ends = false;
         if (b->end != s->offset)
             return SCAN_MORE;
@@ -358,7 +360,7 @@ scan_readahead_take(struct scan_readahead *a, struct wal_scan *s, struct errbuf 
     }
     m = &b->records[b->next];
     if (!readahead_fits(m, s)) {
-        b->next = b->count; /* what follows in this log does not fit either */
+        b->next = b->count; /* later batches of this log cannot match either */
         b->ends = false;
         return SCAN_MORE;
     }

@@ -1,8 +1,9 @@
-/* scan_readahead: the batches of several logs, read and checked before they are asked for: fibers read on, over the ends of
- * segments too, and threads of the pool parse what they have read, while the replay works on what was found before.
+/* scan_readahead: reads and checks the batches of several logs ahead of replay. Its fibers read
+ * on across segment ends, and pool threads parse what was read, while replay applies earlier
+ * batches.
  *
- * It gives what wal_scan_next() would, or nothing: where a log does not go on as it should, the asker scans for himself.
- * One loop; calls may switch.
+ * It returns what wal_scan_next() would, or nothing. If a log does not continue as expected, the
+ * caller scans by itself. One loop; calls may switch.
  */
 #pragma once
 #include "store/segment/scan.h"
@@ -14,13 +15,14 @@ struct scan_readahead_wal {
     uint64_t offset, batch; /* of the first batch wanted */
 };
 
-/* Takes `logs` (heap), in the order in which they will be asked for; what their sources borrow outlives it. NULL where there
- * is no fiber for it: fine for the others. */
+/* Takes `logs` (heap), in the order in which the caller will read them. What their sources
+ * borrow must outlive the result. NULL if no fiber is available; the other calls accept NULL. */
 struct scan_readahead *scan_readahead_begin(struct scan_readahead_wal *logs,
                                             uint32_t count, enum store_class class,
                                             uint64_t far);
 void scan_readahead_end(struct scan_readahead **ap);
-/* What stands where `s` is, as wal_scan_next() would say: SCAN_BATCH; or SCAN_END, and wal_scan_find_next() would find nothing
- * within `far` either. SCAN_MORE: not known here, ask them. */
+/* Returns the batch at the position of `s`, as wal_scan_next() would: SCAN_BATCH, or SCAN_END if
+ * also wal_scan_find_next() would find nothing within `far`. SCAN_MORE: not known here, call
+ * those instead. */
 enum scanned scan_readahead_take(struct scan_readahead *a, struct wal_scan *s,
                                  struct errbuf *eb);

@@ -19,10 +19,10 @@ static const char *const kind_names[] = {
     [SEGMENT_ONE] = "one",
 };
 #define SEGMENT_ID_MAX ((1u << 28) - 1)
-#define LOG_SHARE      32u /* a log is that part of what its class holds */
+#define LOG_SHARE      32u /* size of a log, as a fraction of what its class holds */
 #define CACHED_SHARE                                                                     \
-    64u /* what many cached objects share is that part of what they may take, */
-#define CACHED_LEAST KIB(256) /* or so much */
+    64u /* size of a shared cached segment, as a fraction of the class's limit, */
+#define CACHED_LEAST KIB(256) /* and at least this */
 
 const char *
 segment_kind_name(enum segment_kind kind)
@@ -53,12 +53,12 @@ segment_name_parse(const char *name, enum segment_kind *kind, uint32_t *id)
         *kind = (enum segment_kind)k;
         *id = (uint32_t)n;
         segment_name(*kind, *id, again);
-        return strcmp(again, name) == 0; /* one number has one name */
+        return strcmp(again, name) == 0; /* rejects other spellings of the number */
     }
     return false;
 }
 
-/* What holds of a segment whenever the owner loop looks at it. */
+/* Asserts the invariants that hold whenever the owner loop runs. */
 void
 segment_check(const struct segment *s)
 {
@@ -86,7 +86,7 @@ segment_slot_of(struct store *d, uint32_t id, bool make)
     if (top >= SEGMENT_TABLE_TOP)
         return NULL;
     page = atomic_load_explicit(&d->segments->table[top], memory_order_acquire);
-    if (page == NULL && make) { /* only the owner loop makes one */
+    if (page == NULL && make) { /* only the owner loop allocates a page */
         page = xcalloc(SEGMENT_TABLE_PAGE, sizeof *page);
         atomic_store_explicit(&d->segments->table[top], page, memory_order_release);
     }
@@ -120,7 +120,8 @@ segment_pin(struct store *d, uint32_t id)
     struct segment *s =
         slot != NULL ? atomic_load_explicit(slot, memory_order_acquire) : NULL;
 
-    /* The table's own reference outlives this turn of the loop (rt_retire), so the count is not zero. */
+    /* The table's own reference outlives this loop iteration (rt_retire), so the count is not
+     * zero. */
     return s != NULL ? segment_ref(s) : NULL;
 }
 
@@ -249,7 +250,7 @@ segment_discard(struct store *d, enum store_class class, const char *name)
     rt_shield_end(&shield);
 }
 
-/* The file with its header; not in the table. */
+/* Creates the file with its header, but does not put it into the table. */
 static enum err
 make_file(struct store *d, enum store_class class, enum segment_kind kind,
           uint64_t first_batch, uint64_t bytes, struct segment **out, struct errbuf *eb)
@@ -268,7 +269,7 @@ make_file(struct store *d, enum store_class class, enum segment_kind kind,
     s = new_segment(d, class, kind, d->segments->next_id++);
     s->first_batch = first_batch;
     s->owner.size = bytes;
-    s->owner.swept = true; /* no crash has left anything in it */
+    s->owner.swept = true; /* a new segment has no leftovers of a crash */
     segment_name(kind, s->id, name);
     rc = kind != SEGMENT_LOG ? space_leaves_reserve(d->space, bytes, eb) : ERR_OK;
     if (rc == ERR_OK)
@@ -313,12 +314,13 @@ segment_make(struct store *d, enum store_class class, enum segment_kind kind,
 /* ---- spares ---- */
 
 #define PIN_WAIT_MS 10u
-#define PIN_WAITS   500u /* readers of logs hold them for one read */
-/* More in one write fills the disk's queue (254 pieces of a page), and the sync of a batch waits behind it for 0.5 ms. */
+#define PIN_WAITS   500u /* a reader pins a log for one read only */
+/* A larger write fills the disk's queue (254 pieces of a page), and the sync of a batch then
+ * waits 0.5 ms behind it. */
 #define ZEROS_PIECE (128u << 10)
-#define ZEROS_ALONE (1u << 20) /* while the disk is opened there are no syncs */
+#define ZEROS_ALONE (1u << 20) /* there are no syncs while the disk is opened */
 
-/* `len` bytes of them, or until *stop; without it while the disk is opened. */
+/* Writes `len` zero bytes, or stops at *stop. `stop` is NULL while the disk is opened. */
 static enum err
 write_zeros(struct segment *s, uint64_t offset, uint64_t len, const bool *stop,
             struct errbuf *eb)
@@ -346,8 +348,8 @@ write_zeros(struct segment *s, uint64_t offset, uint64_t len, const bool *stop,
     return rc;
 }
 
-/* First the header, durable; then the first batch goes, so that a header which is torn when the log is used again does
- * not make it the old log. */
+/* Makes the new header durable, then overwrites the first batch. So if the header is torn when
+ * the log is reused, the file does not look like the old log. */
 static enum err
 make_spare(struct segment *s, struct errbuf *eb)
 {
@@ -380,7 +382,7 @@ unlink_log(struct store *d, enum store_class class, uint32_t id, struct errbuf *
     return rc == ERR_OK ? rt_dir_sync(d->dir[class], eb) : rc;
 }
 
-/* As large as the next log of the class wants to be. */
+/* Returns the size of the next log of the class. */
 static uint64_t
 bytes_of_next(const struct store *d, enum store_class class, enum segment_kind kind,
               uint64_t from, uint64_t most)
@@ -395,7 +397,8 @@ bytes_of_next(const struct store *d, enum store_class class, enum segment_kind k
         STORE_ALIGN);
 }
 
-/* A spare saves half of what a new log costs; one is enough, and not where it would be a large part of what is kept. */
+/* True if the log should become the spare, which saves half the cost of a new log. There is at
+ * most one spare, and it must not be a large part of what the class holds. */
 static bool
 wants_spare(const struct store *d, const struct segment *s)
 {
@@ -434,7 +437,7 @@ segment_recycle(struct store *d, struct segment **sp, struct errbuf *eb)
     return rc;
 }
 
-/* The header comes first: after a crash in the middle of the zeros a start knows it for a spare. */
+/* Writes the header first: after a crash while zeros are written, a start recognizes a spare. */
 enum err
 segment_make_spare(struct store *d, enum store_class class, const bool *stop,
                    struct errbuf *eb)
@@ -475,7 +478,8 @@ segment_drop_spare(struct store *d, enum store_class class)
     segment_drop(&s);
 }
 
-/* Overwriting costs half of growing. NULL: there is none that is large enough, or it does not work. */
+/* Reuses the spare, since overwriting costs half as much as growing. NULL: no spare is large
+ * enough, or reuse failed. */
 static struct segment *
 take_spare(struct store *d, enum store_class class, uint64_t first_batch, uint64_t least)
 {
@@ -583,8 +587,8 @@ check_header(struct store *d, const struct segment *s, const struct log_record *
     return ERR_OK;
 }
 
-/* A header that is damaged: what the segment is says the first thing in it as well, under a sum of its own, and the
- * name. Without a first thing nothing is lost. */
+/* Identifies a segment with a damaged header: its first record, which has its own sum, and the
+ * file name say the same. A segment without a first record holds nothing. */
 static enum err
 header_from_first(const struct segment *s, struct log_record *out, struct errbuf *eb)
 {
@@ -621,7 +625,7 @@ header_from_first(const struct segment *s, struct log_record *out, struct errbuf
     return ERR_OK;
 }
 
-/* A disk that lied may hold a file of the same number under another name. */
+/* After lost writes a file with the same number may exist under another name. */
 static enum err
 check_number(const struct segment *s, struct errbuf *eb)
 {

@@ -1,4 +1,4 @@
-/* segment_list: which segments lie in a folder, by the names of its files. Owner loop; may switch. */
+/* segment_list: the segments in a folder, by file name. Owner loop; may switch. */
 #pragma once
 #include "store/record/format.h"
 #include "store/segment/segment.h"
@@ -12,8 +12,8 @@ struct segment_list {
 };
 
 void segment_list_add(struct segment_list *l, enum segment_kind kind, uint32_t id);
-/* Adds those of a folder, in the order in which it names them. What is no segment is left alone; `on_other` gets its name, or
- * is NULL. */
+/* Adds the segments of a folder, in directory order. Other files are left alone; `on_other` (may
+ * be NULL) gets their names. */
 enum err segment_list_read(struct segment_list *l, struct rt_dir *dir,
                            void (*on_other)(const char *name, void *arg), void *arg,
                            struct errbuf *eb) MUST_CHECK;

@@ -16,11 +16,11 @@
 #include "store/store_space.h"
 
 #define BALLAST_FILE  "ballast"
-#define BALLAST_SHARE 256u /* of the disk */
+#define BALLAST_SHARE 256u /* fraction of the disk */
 #define BALLAST_LEAST MIB(8)
 #define BALLAST_MOST  MIB(256)
 #define TICK_MS       1000u
-#define COUNT_TICKS   3u /* the index is asked that often what lives */
+#define COUNT_TICKS   3u /* asks the index for live bytes every so many ticks */
 
 struct space {
     struct store *disk; /* borrowed */
@@ -28,10 +28,12 @@ struct space {
 
     /* Any loop. */
     _Atomic bool full;
-    _Atomic uint64_t total, free_bytes;     /* of the file system, a second old */
-    _Atomic uint64_t reserve;               /* what the ballast is, or should be */
-    _Atomic int64_t living[STORE_CLASSES_]; /* as far as the index covers, seconds old */
-    _Atomic uint64_t ahead[STORE_CLASSES_]; /* allocated, and nothing stands there yet */
+    _Atomic uint64_t total, free_bytes; /* of the file system, a second old */
+    /* Size of the ballast, existing or intended. */
+    _Atomic uint64_t reserve;
+    /* As far as the index covers; some seconds old. */
+    _Atomic int64_t living[STORE_CLASSES_];
+    _Atomic uint64_t ahead[STORE_CLASSES_]; /* allocated and unused */
     _Atomic uint64_t appended[2], reclaimed[3];
 
     /* Owner loop. */
@@ -47,9 +49,9 @@ struct space {
 static struct lock spaces_lock = LOCK_INIT(LOCK_SPACE);
 static struct list spaces = {&spaces, &spaces};
 
-/* ---- what the file system says ---- */
+/* ---- reading the file system ---- */
 
-/* Not known: what was seen last stays. */
+/* On an error the last values stay. */
 static uint64_t
 space_measure(struct space *s)
 {
@@ -106,7 +108,7 @@ space_admit(const struct space *s, uint64_t size, struct errbuf *eb)
     if (space_is_full(s))
         return space_refuse(s, eb);
     if (size == STORE_SIZE_UNKNOWN || size < BODY_OWN)
-        return ERR_OK; /* there may be room in a segment that is allocated */
+        return ERR_OK; /* an allocated segment may have space */
     left = atomic_load(&s->free_bytes);
     left -= MIN(left, atomic_load(&s->reserve) / 2);
     if (size <= left)
@@ -162,7 +164,7 @@ make_ballast(struct space *s, struct errbuf *eb)
         rc = rt_fallocate(f, 0, want, eb);
     rt_file_close(&f);
     s->owner.has_ballast = rc == ERR_OK;
-    if (rc == ERR_NO_SPACE && /* a piece of one is none */
+    if (rc == ERR_NO_SPACE && /* not even one piece fits */
         rt_dir_unlink(s->disk->state, BALLAST_FILE, eb) != ERR_OK)
         rc = ERR_IO;
     return rc;
@@ -187,7 +189,7 @@ space_give_ballast(struct space *s)
     return rc == ERR_OK;
 }
 
-/* Once a second: is there room, and room for a ballast? */
+/* Once a second: checks free space, and recreates the ballast if it fits. */
 static void
 space_look(struct space *s)
 {
@@ -212,7 +214,7 @@ space_look(struct space *s)
     }
 }
 
-/* ---- what lives, and what is allocated ahead ---- */
+/* ---- live bytes, bytes allocated ahead ---- */
 
 static void
 count_prealloc(struct space *s)
@@ -255,7 +257,7 @@ count_living(struct space *s)
     struct errbuf eb = {0};
 
     if (index_segments(s->disk->index, space_on_segment, &sums, &eb) != ERR_OK)
-        return; /* said where it was noticed */
+        return; /* logged where it was detected */
     for (unsigned c = 0; c < STORE_CLASSES_; c++)
         atomic_store(&s->living[c], sums.living[c]);
 }
@@ -349,8 +351,8 @@ put_capacity(struct buf *out, const struct space *s)
     }
 }
 
-/* What is on the disk for each byte that lives, and what was written for each byte that users appended; 1 while there is
- * nothing to compare with. */
+/* Space and write amplification: bytes on disk per live byte, and bytes written per byte that
+ * users appended. 1 while there is no data. */
 static void
 put_ratio(struct buf *out, const struct space *s, const char *name, uint64_t all,
           uint64_t of)
@@ -420,7 +422,7 @@ space_collect(struct buf *out, void *arg)
     lock_release(&spaces_lock);
 }
 
-/* ---- begin and end ---- */
+/* ---- start and stop ---- */
 
 struct space *
 space_new(struct store *d)
@@ -457,7 +459,7 @@ space_open(struct space *s, struct errbuf *eb)
     s->owner.has_ballast =
         rt_dir_mode(s->disk->state, BALLAST_FILE, &mode, NULL) == ERR_OK;
     if (s->owner.has_ballast || left < reserve + reserve / 2)
-        return ERR_OK; /* later, when there is room */
+        return ERR_OK; /* later, when there is space */
     return make_ballast(s, eb) == ERR_NO_SPACE || s->owner.has_ballast ? ERR_OK : ERR_IO;
 }
 
