@@ -1,11 +1,13 @@
-/* hedge: how long reads take on each disk, when another copy is asked, and which disk is not asked first.
+/* hedge: measures the read times of each disk, and decides when a read tries another copy and
+ * which disk to avoid.
  *
- * A read of an object with copies that takes longer than hardly any read does (mean and four deviations of the disk that
- * is the fastest now) is left to itself, and another copy is read. That costs reads, so it is bounded: five in a hundred,
- * some saved up; without credit it waits for a multiple of that time. A disk that is three times slower than another one
- * is not asked first at all, which costs none; one read in sixty-four finds out whether it still is.
+ * A hedged read leaves a slow copy and reads another one. It does so once the read takes longer
+ * than nearly all reads of the fastest disk: mean plus four deviations. Hedges cost reads, so
+ * credit bounds them: five in a hundred reads, some saved up. Without credit a read waits a
+ * multiple of that time. A disk three times slower than another is not read first at all, which
+ * costs nothing; one read in sixty-four tests whether it is still slow.
  *
- * Any loop; no lock: a sample that is lost between two loops does no harm.
+ * Any loop; no lock: a sample lost between two loops does no harm.
  */
 #pragma once
 #include <stdatomic.h>
@@ -24,22 +26,23 @@ hedge_kind_of(uint64_t bytes)
     return bytes < HEDGE_LARGE_BYTES ? HEDGE_SMALL : HEDGE_LARGE;
 }
 
-/* Of one disk and kind of read; 0: not known yet. */
+/* Times of one disk and kind of read; 0: unknown. */
 struct hedge_times {
-    _Atomic uint32_t mean_us, deviation_us; /* of the last few */
+    _Atomic uint32_t mean_us, deviation_us; /* moving averages */
 };
 struct hedge {
-    /* In hundredths of a read; may fall below 0 when many are late at once. */
+    /* In hundredths of a read; may fall below 0 if many are late at once. */
     _Atomic int32_t credit;
     _Atomic uint32_t turn;
 };
 #define HEDGE_CREDIT_MAX 3200
 
-/* A read of that kind begins: when to ask another copy. `again`: others were asked before it. */
+/* Begins a read of that kind; returns when to try another copy. `again`: another copy was tried
+ * before. */
 struct deadline hedge_begin(struct disks *ds, enum hedge_kind kind, bool again);
-/* It came from the disk after so long. */
+/* Records a successful read from the disk and its time. */
 void hedge_took(struct disks *ds, unsigned slot, enum hedge_kind kind, uint64_t ns);
-/* It was left after so long, and another copy is asked: counted. */
+/* Records and counts a read that was abandoned after this time for another copy. */
 void hedge_late(struct disks *ds, unsigned slot, enum hedge_kind kind, uint64_t ns);
-/* Is the slot much slower than others are? True but for now and then, when it is to be tried. */
+/* True if the slot is much slower than others. Now and then returns false for it, to test it. */
 bool hedge_avoids(struct disks *ds, unsigned slot, enum hedge_kind kind);

@@ -1,5 +1,6 @@
-/* keylock: one at a time on a key, among fibers of all loops. Stripes by hash: two keys may share one. Held over switches,
- * for as long as one object is written or moved; waiting can't be cancelled.
+/* keylock: one fiber at a time per key, among fibers of all loops. Stripes by hash: two keys may
+ * share one. Held across switches, for as long as one object is written or moved. The wait can't
+ * be cancelled.
  */
 #pragma once
 #include <stdint.h>
@@ -12,5 +13,5 @@ void keylocks_free(struct keylocks **lp); /* nothing is held; NULL is fine */
 
 /* May switch. */
 void keylock_take(struct keylocks *l, uint64_t key_hash);
-/* Any fiber; the next one that waits has it. */
+/* Any fiber; the lock passes to the next waiter. */
 void keylock_release(struct keylocks *l, uint64_t key_hash);

@@ -1,9 +1,12 @@
-/* place: on which disks of a node a key lies (decision D7): weighted rendezvous. Pure, any thread.
+/* place: the placement of a key on the disks of a node (decision D7): weighted rendezvous. Pure,
+ * any thread.
  *
- * Every disk draws a number in (0, 1) from the hash of the key and its own id; the order of a key is by
- * weight / -ln(number), the largest first. So a disk gets keys in proportion to its weight, and one that comes or goes
- * moves only its own share. The result is the same on every machine: nothing but +, -, *, / on doubles, which IEEE 754
- * makes exact; never change it, data lies where it says.
+ * Every disk draws a number in (0, 1) from the hash of the key and its own id. The order of a
+ * key is by weight / -ln(number), the largest first. So a disk gets keys in proportion to its
+ * weight, and adding or removing a disk moves only its own share.
+ *
+ * The result is the same on every machine: only +, -, *, / on doubles, which IEEE 754 makes
+ * exact. Never change it, because stored data depends on it.
  */
 #pragma once
 #include <stdint.h>
@@ -12,13 +15,13 @@
 
 struct place_disk {
     uint64_t seed;   /* place_seed() of its id */
-    uint64_t weight; /* capacity; 0: takes nothing */
+    uint64_t weight; /* capacity; 0: gets no keys */
 };
 
 uint64_t place_seed(const uint8_t disk_id[16]);
-/* Of the bucket's name at birth, so that a rename moves nothing, and the key. */
+/* Hash of the bucket's immutable name and the key; a rename moves nothing. */
 uint64_t place_hash(struct span immutable_name, struct span key);
-/* The first `want` of the key's order into out, as indices of `disks`; returns how many there are: fewer when not so many
- * have a weight. */
+/* Writes the first `want` disks of the key's order to out, as indices of `disks`. Returns their
+ * number, which is lower if fewer have a weight. */
 unsigned place_order(uint64_t key_hash, const struct place_disk *disks, unsigned count,
                      uint8_t *out, unsigned want);

@@ -1,82 +1,92 @@
-/* rebalance: copies objects to where they belong: a fiber on loop 0, while there are several disks.
+/* rebalance: moves objects to where their key's order says; a fiber on loop 0, while there are
+ * several disks.
  *
  *     IDLE  --(not converged)--> PASS --(nothing was wrong)--> IDLE, converged
  *     IDLE  --(a finding)------> REPAIR --> IDLE
  *
- * A pass walks every entry of every disk and compares it with the order of its key: a missing copy is made, a surplus one is
- * dropped once every replica that should have the object does. Its state is the data itself: after it ends, by a restart
- * too, the next pass continues with what is left. A second fiber looks, four times a second, whether a disk has left or takes
- * no writes: that disk owns no write from then on, and a pass that is under way ends and starts over, as it does when a disk
- * comes or is drained.
+ * A pass walks every entry of every disk and compares it with the order of its key. It makes
+ * missing copies, and drops a surplus copy once every replica that should have the object does.
+ * A pass keeps no state but the data itself: after an interruption, also by a restart, the next
+ * pass continues with what is left.
+ *
+ * A second fiber checks four times a second whether a disk has failed or accepts no writes. Such
+ * a disk orders no write from then on, and the current pass restarts, as it does when a disk is
+ * added or drained.
  */
 #pragma once
 #include "disks/internal.h"
 
-/* The fiber; on loop 0, in disks_open(). */
+/* Starts the fiber; on loop 0, in disks_open(). */
 enum err rebalancer_start(struct disks *ds, struct errbuf *eb) MUST_CHECK;
 void rebalancer_stop(struct disks *ds);
-/* A disk went out: a fiber of its own resolves what was prepared under its order. Control loop. Does not wait. */
+/* After a disk went out: starts a fiber that resolves the versions prepared under its order.
+ * Control loop. Does not wait. */
 void rebalancer_resolve_prepared(struct disks *ds);
-/* Something changed: look now. Any loop. Does not wait. */
+/* Tells the rebalancer to look for changes now. Any loop. Does not wait. */
 void rebalancer_wake(struct disks *ds);
 
-/* One key's copies are compared and made whole soon; `slot` is where something was wrong. Any loop. Does not wait. */
+/* Queues a reconcile of one key; `slot` is where something was wrong. Any loop. Does not wait. */
 void repair_later(struct disks *ds, const struct disks_key *k, unsigned slot);
 
-/* Closes removed disks without a call inside. True: others are still to be closed. Control loop. May switch. */
+/* Closes removed disks without a call inside. True: others are still open. Control loop. May
+ * switch. */
 bool replicas_close_removed(struct disks *ds);
-/* A disk takes no writes any more: its objects get another place, and are read there as long as they have none. Control loop. May
- * switch. */
+/* Freezes a disk that accepts no writes: its objects get another place, and are read on it until
+ * then. Control loop. May switch. */
 void replica_freeze(struct disks *ds, unsigned i);
-/* A disk does not answer any more: it is left out from here on. Control loop. May switch. */
+/* Takes a disk that does not answer out of service. Control loop. May switch. */
 void replica_take_out(struct disks *ds, unsigned i);
-/* prepared.c: commits or aborts what was prepared and whose outcome is unknown here, as the other disks say. One that fails,
- * or for which a disk gave no answer, stays, and does not stop the others; returns the first error. Control loop. All may
- * switch. */
-/* What was prepared before this start. Not synced: prepared_flush(). */
+/* prepared.c: commit or abort in-doubt versions, according to the other disks. A version that
+ * fails, or for which a disk gave no answer, stays prepared and does not stop the others.
+ * Returns the first error. Control loop. All may switch. */
+/* Resolves versions prepared before this start. Not synced: prepared_flush(). */
 enum err prepared_resolve(struct disks *ds, struct errbuf *eb) MUST_CHECK;
-/* All of it that was prepared when it begins, and durable: each under its key's lock, so that its write is not under way. While
- * guarded. */
+/* Resolves all versions that are prepared when it begins, durably. It takes the key's lock for
+ * each, so that the write is not in progress. While guarded. */
 enum err prepared_resolve_orphans(struct disks *ds, struct errbuf *eb) MUST_CHECK;
-/* The same for a disk that is about to be removed: what it may have coordinated is kept. While guarded, and all
- * who began before have ended. An error: it must not go yet. */
+/* The same for a disk that is about to be removed: keeps what that disk may have coordinated.
+ * While guarded, after all earlier changes have ended. An error: the disk must not be removed
+ * yet. */
 enum err prepared_before_removal(struct disks *ds, unsigned slot,
                                  struct errbuf *eb) MUST_CHECK;
-/* What is committed by now is durable on every disk that takes writes. */
+/* Makes all commits so far durable on every writable disk. */
 enum err prepared_flush(struct disks *ds, struct errbuf *eb) MUST_CHECK;
 #ifdef FB_TEST_HOOKS
-extern uint64_t prepared_unreachable;        /* bits of slots that give no answer here */
-extern uint64_t upload_replicas_unreachable; /* the same, for lookups of an upload */
+/* Test: bits of slots that give no answer here. */
+extern uint64_t prepared_unreachable;
+/* Test: the same, for lookups of an upload. */
+extern uint64_t upload_replicas_unreachable;
 #endif
 
 struct reconciled {
-    uint64_t bytes; /* that were copied */
+    uint64_t bytes; /* bytes copied */
     bool changed;   /* something was wrong */
 };
-/* Reconciles one key; copies on the slots of `damaged` (bits) are written again from another one:
- * a read of them might be answered from the block cache. May switch. */
+/* Reconciles one key. Copies on the slots of `damaged` (bits) are written again from another
+ * one, even if a read of them succeeds: the block cache might answer it. May switch. */
 enum err key_reconcile(struct disks *ds, const struct disks_key *k, uint64_t damaged,
                        struct reconciled *done, struct errbuf *eb) MUST_CHECK;
 
-/* Copies of objects in parts that were begun on a slot and never completed: aborts what a pass did not need. May
- * switch. */
+/* Aborts incomplete copies of multipart objects on a slot that a pass did not need. May switch. */
 enum err copy_uploads_abort(struct disks *ds, const struct disks_bucket *b, unsigned slot,
                             struct arena *a, struct errbuf *eb) MUST_CHECK;
-/* An upload that was aborted while a disk was away: ends on all that are there. Control loop. May switch. */
+/* Ends an upload that was aborted while a disk was away, on all disks in service. Control loop.
+ * May switch. */
 enum err upload_end_everywhere(struct disks *ds, const struct disks_key *k,
                                const struct upload_id *u, struct errbuf *eb) MUST_CHECK;
-/* An upload that is open on `slot`, and that another disk has completed, or that was aborted, while this one was away, ends there too.
- * Control loop. May switch. */
+/* Ends an upload that is open on `slot`, if another disk completed it, or it was aborted, while
+ * `slot` was away. Control loop. May switch. */
 enum err upload_end_done(struct disks *ds, const struct disks_key *k,
                          const struct upload_id *u, unsigned slot,
                          struct errbuf *eb) MUST_CHECK;
-/* A damaged copy on `slot` is made good now. ERR_NOT_FOUND: there is no other one. Any loop. May switch. */
+/* Repairs a damaged copy on `slot` now. ERR_NOT_FOUND: there is no other copy. Any loop. May
+ * switch. */
 enum err repair_now(struct disks *ds, const struct store_key *k, unsigned slot,
                     struct errbuf *eb) MUST_CHECK;
-/* The bucket with this id, on the control loop; false: it is unknown. */
+/* Finds the bucket with this id; false: unknown. Control loop. */
 bool bucket_of(struct disks *ds, uint64_t id, struct disks_bucket *out);
 
-/* While a bucket's copies are changed the set does not converge. */
+/* Prevents the set from converging while a bucket's copies are changed. */
 void rebalancer_hold(struct disks *ds, int more);
-/* Fills in what is said of moving and repairs. */
+/* Fills in the fields on moves and repairs. */
 void rebalancer_status(struct disks *ds, struct disks_status *out);

@@ -1,12 +1,13 @@
 /* replica: one participant that holds copies of objects, as the rest of this room sees it.
  *
- * A write with copies is a two-phase commit: a body goes to every replica under one content id, is prepared on the copies,
- * committed by the owner, which checks preconditions and gives the version, then committed on the copies. Where the owner
- * refuses it, the copies abort.
+ * A write with copies is a two-phase commit. A body goes to every replica under one content id.
+ * The copies prepare it. The owner checks preconditions, assigns the version and commits. Then
+ * the copies commit. If the owner rejects the write, the copies abort.
  *
- * A replica is a table of operations. Today every one is a store of this node, and an operation is the function of
- * store.h with the same name (contracts stand there); a replica on another node brings a table of its own. What only
- * makes sense for a disk of this node (space, health, the cached class, reads without a fiber) goes to `store` directly.
+ * A replica is a table of operations. Today every replica is a store of this node, and each
+ * operation is the function of store.h with the same name (see there for the contract). A
+ * replica on another node brings a table of its own. Calls that only make sense for a local disk
+ * (space, health, the cached class, reads without a fiber) go to `store` directly.
  *
  * Fibers: any loop; all operations may switch.
  */
@@ -14,8 +15,8 @@
 #include "store/store.h"
 
 struct replica;
-struct replica_reader; /* a body on its way out; of the replica that began it */
-struct replica_writer; /* a body on its way in */
+struct replica_reader; /* a body being read; of the replica that began it */
+struct replica_writer; /* a body being written */
 
 /* X(name, function of the store, parameters, arguments): enum err replica_NAME(struct replica *, parameters). The last
  * parameter is `eb`. */
@@ -150,7 +151,7 @@ struct replica_writer; /* a body on its way in */
        bool *more, struct errbuf *eb),                                                   \
       (bucket, after_key, after_id, max, a, out, count, more, eb))
 
-/* The parameters of a list in parentheses, behind another one. */
+/* Prepends another parameter to a list in parentheses. */
 #define REPLICA_LIST(...) __VA_ARGS__
 
 struct replica_ops {
@@ -158,7 +159,8 @@ struct replica_ops {
     enum err (*name)(struct replica * r, REPLICA_LIST params) MUST_CHECK;
     REPLICA_OPS(X)
 #undef X
-    /* Bodies: as store_read_*(), store_write_*() and the like. `content` NULL: the replica gives the id. */
+    /* Bodies: as store_read_*(), store_write_*() and the like. `content` NULL: the replica mints
+     * the id. */
     enum err (*read_begin)(struct replica *r, const struct store_key *k,
                            const struct entry *e, uint64_t offset, uint64_t len,
                            struct replica_reader **out, struct errbuf *eb);
@@ -191,16 +193,16 @@ struct replica_ops {
 };
 
 struct replica {
-    const struct replica_ops *ops; /* NULL: it was not here at the start */
-    struct store *store; /* owned by its slot; the store of this node behind it */
+    const struct replica_ops *ops; /* NULL: it was missing at the start */
+    struct store *store;           /* owned by its slot; the local store behind it */
 };
 
 extern const struct replica_ops replica_local_ops;
 
-/* ERR_UNAVAILABLE, with a sentence. */
+/* Returns ERR_UNAVAILABLE, with a message. */
 enum err err_unreachable(struct errbuf *eb);
 
-/* `r` NULL: a replica that is out of service, so err_unreachable(). */
+/* `r` NULL: the replica is out of service; returns err_unreachable(). */
 #define X(name, fn, params, args)                                                        \
     static inline enum err replica_##name(struct replica *r, REPLICA_LIST params)        \
     {                                                                                    \
@@ -209,7 +211,8 @@ enum err err_unreachable(struct errbuf *eb);
 REPLICA_OPS(X)
 #undef X
 
-/* The store's own reader and writer, for what a local body can do beyond the table: pieces in memory, room to read into. */
+/* The store's own reader and writer, for operations of a local body beyond the table: pieces in
+ * memory, space to read into. */
 static inline struct store_reader *
 replica_local_reader(struct replica_reader *r)
 {

@@ -1,4 +1,4 @@
-/* report: what pages for people show of the disks: names of states, and what the scrubs do. */
+/* report: what status pages show of the disks: names of states, and scrubs. */
 #pragma once
 #include "disks/disks.h"
 #include "store/store_health.h"
@@ -13,10 +13,11 @@ struct disks_sum {
 };
 void disks_sum(struct disks *ds, struct disks_sum *out);
 
-/* Calls fn for each disk that is open; `path` and `s` are valid until it returns. Stops at the first error. May switch. */
+/* Calls fn for each open disk; `path` and `s` are valid until it returns. Stops at the first
+ * error. May switch. */
 enum err disks_scrub_each(struct disks *ds,
                           void (*fn)(void *arg, const char *path,
                                      const struct scrub_status *s),
                           void *arg, struct errbuf *eb) MUST_CHECK;
-/* Starts a pass on every disk that is open; the last error, if any. */
+/* Starts a pass on every open disk; returns the last error, if any. */
 enum err disks_scrub_start(struct disks *ds, struct errbuf *eb) MUST_CHECK;

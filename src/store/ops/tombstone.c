@@ -1,4 +1,4 @@
-/* Deletes that other disks must hear of, and what is known of keys beyond the living entries. */
+/* Tombstones that other replicas must receive, and look-ups of keys beyond the live entries. */
 
 #include "store/core/core.h"
 #include "store/health/health.h"
