@@ -35,8 +35,10 @@ struct map_service {
 const struct map_bucket *
 map_bucket_ref(const struct map_bucket *b)
 {
-    assert(b->refs > 0);
-    __atomic_fetch_add(&((struct map_bucket *)(uintptr_t)b)->refs, 1, __ATOMIC_RELAXED);
+    struct map_bucket *counted = (struct map_bucket *)(uintptr_t)b;
+    uint32_t before = __atomic_fetch_add(&counted->refs, 1, __ATOMIC_RELAXED);
+
+    assert(before > 0);
     return b;
 }
 

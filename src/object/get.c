@@ -45,7 +45,6 @@ object_get_check(const struct object_get *g)
 {
     assert(g->at <= g->size);
     assert(g->left <= g->size - g->at);
-    assert(g->bucket->refs > 0);
     assert(g->kind != FETCHED || g->fetch != NULL || g->left == 0);
     assert(g->kind != CHUNKED || g->chunked != NULL);
     assert(g->kind != CHUNKED || !g->chosen || g->chunks != NULL || g->size == 0 ||

@@ -110,7 +110,6 @@ static void
 object_put_check(const struct object_put *p)
 {
     assert(p->writer != NULL);
-    assert(p->bucket->refs > 0);
     assert(p->options.size == STORE_SIZE_UNKNOWN || p->sums.size <= p->options.size);
     assert(!p->summed || p->hashed);
     assert(!p->summed || !p->lags);

@@ -44,7 +44,7 @@ prepared_then_committed(void *arg)
         CHECK(store_commit_prepared(d, &k, &content, &high, &eb) ==
               ERR_OK); /* twice is one */
         CHECK(store_abort_prepared(d, &k, &content, &eb) == ERR_PRECONDITION);
-        CHECK_SAYS(eb.text, "decided");
+        CHECK_SAYS(eb.text, "is committed");
         CHECK(copies_prepare(d, bodies[i].key, i, bodies[i].at, bodies[i].len) ==
               ERR_EXISTS);
     }
