@@ -336,10 +336,8 @@ enum err disks_hold(struct disks *ds, struct errbuf *eb) MUST_CHECK;
 void disks_release(struct disks *ds);
 
 /* Reports a damaged copy that a scrub found: it is checked, and repaired from another one.
- * `slot`: as in entry.disk; if only the struct is known, use disks_replica_slot_of(). Any loop.
- * Does not wait. */
+ * `slot`: as in entry.disk. Any loop. Does not wait. */
 void disks_repair(struct disks *ds, const struct disks_key *k, unsigned slot);
-unsigned disks_replica_slot_of(struct disks *ds, const struct store *d);
 /* Calls fn for each open disk, on the caller's fiber; may switch. */
 void disks_each(struct disks *ds, void (*fn)(void *arg, unsigned slot, struct store *d),
                 void *arg);

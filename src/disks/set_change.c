@@ -518,17 +518,6 @@ disks_repair(struct disks *ds, const struct disks_key *k, unsigned slot)
     repair_later(ds, k, slot);
 }
 
-unsigned
-disks_replica_slot_of(struct disks *ds, const struct store *d)
-{
-    unsigned i = 0;
-
-    assert(d != NULL);
-    while (i < atomic_load(&ds->slot_count) && ds->slots[i].at.store != d)
-        i++;
-    return i;
-}
-
 void
 disks_each(struct disks *ds, void (*fn)(void *arg, unsigned slot, struct store *d),
            void *arg)

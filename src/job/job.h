@@ -40,10 +40,8 @@ void job_halt(struct job_service *s);
 void job_stop(struct job_service **sp);
 
 #define JOB_ID_TEXT      13         /* 12 of [a-z2-7], NUL */
-#define JOB_KIND_TEXT    24         /* of a kind's name, NUL */
 #define JOB_LIST_MAX     (8u << 20) /* bytes of names of one job */
-#define JOB_ARGS_MAX     (32u << 10)
-#define JOB_UNENDED_MAX  100 /* waiting and running */
+#define JOB_UNENDED_MAX  100        /* waiting and running */
 #define JOB_HISTORY_MAX  500 /* ended jobs that are kept; the oldest are removed first */
 #define JOB_ERRORS_MAX   10  /* kept of each */
 #define JOB_ERROR_TEXT   320

@@ -15,8 +15,7 @@ struct store_checked;
 
 #define CHECK_SENTENCES_MAX 1000u /* what is found beyond is only counted */
 
-#define CHECK_CACHE_IS_DROPPED                                                           \
-    "; a rebuild of the index drops all cached objects from before it"
+#define CHECK_CACHE_IS_DROPPED "; a rebuild of the index drops all cached objects"
 
 /* A shared segment of bodies, and how far its chain of headers goes. */
 struct check_chain {
