@@ -1,6 +1,6 @@
-/* admit: a place for each request among http.requests.
+/* admit: admission control: a slot for each request, at most http.requests.
  *
- *     head read -> a place is free --------------------> handler -> the place is given back
+ *     head read -> a slot is free ---------------------> handler -> the slot is released
  *                    | none                               ^                |
  *                    v                                    | first come, first served
  *                  waits, its body unread, in l->queue ---+----------------+
@@ -8,9 +8,9 @@
  *                    v
  *                  503 with Retry-After
  *
- * Who is refused at once comes again at once, and refusing him takes what serving another would have taken: so a burst
- * waits. Those who wait are bounded in number and time, and what they hold is in the account: where memory is tight no
- * request begins to wait. While one waits no place is free, so none can overtake.
+ * A rejected client retries at once, and a rejection costs as much as serving a request; so a burst waits. Waiting
+ * requests are bounded in number and time, and the account counts their memory: when memory is tight, none starts to
+ * wait. While one waits no slot is free, so requests keep their order.
  */
 #include "base/account.h"
 #include "base/metrics.h"
@@ -18,7 +18,7 @@
 
 /* ---- room ---- */
 
-/* The one that has been in its client's hands for longest, or NULL. */
+/* The connection that has waited longest for its client, or NULL. */
 static struct http_conn *
 most_stalled(struct http_loop *l, uint64_t now)
 {
@@ -36,8 +36,8 @@ most_stalled(struct http_loop *l, uint64_t now)
     return oldest;
 }
 
-/* Memory is tight, or there is no place for one more request: the connections that have been in their clients' hands for longest give back what they hold. A reader
- * that pauses is served for send_stall_ms as long as there is room, and not at the cost of all others. */
+/* Sheds load when memory is tight or no slot is free: cancels the connections that have waited longest for their clients.
+ * A client that pauses its reading has send_stall_ms only while there is room for others. */
 static void
 shed(struct http_conn *for_whom)
 {
@@ -58,11 +58,11 @@ shed(struct http_conn *for_whom)
     }
 }
 
-/* ---- places ---- */
+/* ---- slots ---- */
 
 /* On the stack of the fiber that waits. */
 struct waiter {
-    struct list link; /* in l->queue until it has a place */
+    struct list link; /* in l->queue until it has a slot */
     struct rt_cond given;
     bool has_place;
 };
@@ -97,7 +97,7 @@ admit_over(struct http_conn *c)
 
     assert(in_flight(l) > 0);
     conn_count(&l->in_flight, -1);
-    if (in_flight(l) >= l->server->requests_a_loop) /* a probe had no place of its own */
+    if (in_flight(l) >= l->server->requests_a_loop) /* a probe ran beyond the limit */
         return;
     n = list_pop_front(&l->queue);
     if (n == NULL)
@@ -111,7 +111,7 @@ admit_over(struct http_conn *c)
     rt_cond_signal(&w->given);
 }
 
-/* True: it has a place. May switch. */
+/* True: the request has a slot. May switch. */
 static bool
 wait_for_place(struct http_conn *c)
 {
@@ -143,7 +143,7 @@ admit_inline(const struct http_conn *c)
            !conn_is_ending(c);
 }
 
-/* Why there may be none, whatever is in flight; NULL: no reason. */
+/* A reason to reject that does not depend on the requests in flight; NULL: none. */
 static const char *
 why_none(const struct http_conn *c)
 {

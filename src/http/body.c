@@ -9,8 +9,7 @@ body_begin(struct http_conn *c)
     int64_t length = w->head.body_length;
 
     memset(&w->body, 0, sizeof w->body);
-    /* A client that expects 100 Continue before an empty body gets it as well: botocore before 1.36 takes a
-     * final answer to be that of the next request on the connection. */
+    /* A client that expects 100 Continue before an empty body gets it as well: botocore before 1.36 takes a final answer for that of the next request on the connection. */
     w->body.state = length != 0 || w->head.expect ? BODY_WAITS : BODY_ENDED;
     w->body.left = length > 0 ? (uint64_t)length : 0;
     if (length == HTTP_CHUNKED)
@@ -37,8 +36,8 @@ body_fail(struct work *w, enum err rc)
     return rc;
 }
 
-/* How long the client may be silent now. Only time spent waiting for it counts, so a
- * handler that is slow itself takes nothing from the client's grace. */
+/* How long the client may send nothing from now on. Only time spent waiting for the client counts, so a slow handler
+ * does not use up the client's grace. */
 static struct deadline
 patience(const struct http_conn *c)
 {
@@ -53,7 +52,7 @@ patience(const struct http_conn *c)
         now + (allowed_ns > w->body.waited_ns ? allowed_ns - w->body.waited_ns : 0)};
 }
 
-/* rt_recv() with the client's patience; the end of the stream is an error here. May
+/* rt_recv() with the client's deadline; the end of the stream is an error here. May
  * switch. */
 static enum err
 body_receive(void *conn, char *to, size_t len, size_t *n, struct errbuf *eb)
@@ -79,8 +78,7 @@ body_receive(void *conn, char *to, size_t len, size_t *n, struct errbuf *eb)
                    "the client left after %" PRIu64 " bytes of its body", w->body.read);
 }
 
-/* The client may wait for 100 Continue before it sends; it gets it when the handler wants to
- * read. May switch. */
+/* Sends 100 Continue, if the client expects it, at the handler's first read. May switch. */
 static enum err
 say_continue(struct http_conn *c, struct errbuf *eb)
 {
@@ -88,8 +86,7 @@ say_continue(struct http_conn *c, struct errbuf *eb)
     struct work *w = c->work;
     enum err rc;
 
-    /* What has begun to come needs no word; behind a final answer it would be read as
-     * part of it. */
+    /* No 100 Continue once body bytes have arrived, nor after a final head: the client would read it as body. */
     if (!w->head.expect || inbuf_here(&w->in) > 0 || w->reply.state > REPLY_HELD)
         return ERR_OK;
     rc = rt_send(c->stream, text, sizeof text - 1,
@@ -117,7 +114,7 @@ read_more(struct http_conn *c, char *to, size_t len, size_t *n, struct errbuf *e
     if (rc != ERR_OK)
         return w->body.state == BODY_FAILED
                    ? rc
-                   : body_fail(w, rc); /* receive() has counted its own */
+                   : body_fail(w, rc); /* receive() has counted its own errors */
     if (ended)
         w->body.state = BODY_ENDED;
     w->body.read += *n;
@@ -174,7 +171,7 @@ http_body_all(struct http_request *r, size_t limit, struct span *out, struct err
     if (known > 0 && (uint64_t)known > limit)
         return err_set(eb, ERR_TOO_LARGE, "a body of %" PRId64 " bytes, at most %zu",
                        known, limit);
-    /* Twice: as it grows, and in the arena. */
+    /* Counted twice: in the growing buffer and in the arena. */
     if (!account_reserve(ACCOUNT_DOCUMENTS, 2 * taken))
         return err_set(eb, ERR_BUSY, "no memory for a body of %zu bytes", taken);
     buf_init(&b, limit + 1);
@@ -205,8 +202,7 @@ http_body_all(struct http_request *r, size_t limit, struct span *out, struct err
     return rc;
 }
 
-/* Is the end of a chunked body here already, with nothing before it that would have to
- * come? */
+/* True if the rest of a chunked body, with its end, is already received. */
 static bool
 has_last_chunk(const struct work *w)
 {
@@ -232,8 +228,7 @@ body_can_finish(const struct http_conn *c)
 
     if (w->body.state == BODY_ENDED || w->body.state == BODY_FAILED)
         return w->body.state == BODY_ENDED;
-    /* It may or may not send without having received 100: the next bytes could be body or
-     * request. */
+    /* A client without 100 Continue may send the body or not: the next bytes could be body or request. */
     if (w->body.state == BODY_WAITS && w->head.expect && inbuf_here(&w->in) == 0)
         return false;
     if (w->head.body_length == HTTP_CHUNKED)
@@ -249,7 +244,7 @@ body_finish(struct http_conn *c)
 
     if (!body_can_finish(c))
         return false;
-    /* Who refuses many bodies of 64 KiB pays for each call: they go where the answer's lines stood. */
+    /* Draining reads into the memory of the reply's lines: large enough that rejecting many bodies of 64 KiB takes few receive calls. */
     assert(w->reply.state == REPLY_DONE);
     while (n > 0) {
         if (http_body_read(&w->request, w->reply.lines_at, REPLY_LINES_MAX, &n, NULL) !=

@@ -66,7 +66,7 @@ is_idempotent(enum http_method m)
            m == HTTP_METHOD_DELETE || m == HTTP_METHOD_OPTIONS;
 }
 
-/* A connection, and everything as before the first byte. May switch. */
+/* Gets a connection and resets the state of the call. May switch. */
 static enum err
 call_attach(struct http_call *k, bool fresh, struct errbuf *eb)
 {
@@ -83,8 +83,7 @@ call_attach(struct http_call *k, bool fresh, struct errbuf *eb)
     return rc;
 }
 
-/* The connection was pooled and has died: is another try right? `rc` is what befell
- * it. */
+/* True if the call may be retried after a pooled connection failed with `rc`. */
 static bool
 should_repeat(const struct http_call *k, enum err rc)
 {
@@ -99,8 +98,8 @@ call_retry(struct http_call *k, struct errbuf *eb)
     err_forget(eb);
 }
 
-/* Sends what can go without the caller's body: a whole request without one, or the
- * head that asks for 100 Continue, and waits for that. May switch. */
+/* Sends what needs no body bytes: a whole request without a body, or a head with Expect. In that case it waits for 100
+ * Continue. May switch. */
 static enum err
 send_first(struct http_call *k, struct errbuf *eb)
 {
@@ -118,15 +117,14 @@ send_first(struct http_call *k, struct errbuf *eb)
         return rc;
     rc =
         call_read_head(k, deadline_in_ms(k->pool->client->options.continue_ms), true, eb);
-    /* A server that knows nothing of Expect waits for the body. */
+    /* A server without support for Expect waits for the body. */
     if (rc != ERR_TIMEOUT || deadline_passed(k->by))
         return rc;
     err_forget(eb);
     return ERR_OK;
 }
 
-/* What http_call_request borrowed from the caller is kept for a repetition: the pool
- * asks for it by name. */
+/* Copies what http_call_request borrows from the caller: a retry passes it to the pool. */
 static void
 own_names(struct http_call *k, const struct http_call_request *req)
 {
@@ -309,7 +307,7 @@ static enum err
 call_read_all(struct http_call *k, struct buf *out, struct errbuf *eb)
 {
     for (;;) {
-        /* One byte more than may come tells that more would come. */
+        /* Reading one byte more than the limit detects a longer body. */
         size_t room = MIN(out->limit - out->len, 65536), n;
         char one, *to = room > 0 ? buf_reserve(out, room) : &one;
         enum err rc;

@@ -1,7 +1,7 @@
 /* call: one request and its answer, on a connection of the pool; client.h is the contract upward. Inside `http` only.
  *
- * call.c begins and ends it and sends it once more where that is right; call_request.c makes and sends the request,
- * call_answer.c reads the answer. What breaks the connection sets `broken`. A call belongs to one fiber.
+ * call.c begins and ends a call, and retries it once where that is safe. call_request.c builds and sends the request;
+ * call_answer.c reads the answer. An error that makes the connection unusable sets `broken`. A call belongs to one fiber.
  */
 #pragma once
 #include "http/client.h"
@@ -14,20 +14,19 @@ struct http_call {
     struct list link; /* in pool->spaces while idle */
     struct pool *pool;
     struct pool_conn *conn;
-    struct http_call_request
-        req;                   /* host and so on: only until http_call_begin() returns */
-    const struct proxy *proxy; /* NULL: none */
+    struct http_call_request req; /* valid only until http_call_begin() returns */
+    const struct proxy *proxy;    /* NULL: none */
     struct deadline by;
     uint64_t first_byte_ms, between_ms;
     enum http_method method;
     char *lines_at; /* owned */
     struct http_lines lines;
-    bool held; /* the head waits for the first piece */
+    bool held; /* the head is sent with the first piece of the body */
     bool
-        may_repeat; /* on a reused connection, method idempotent, nothing of a body taken */
+        may_repeat; /* retry allowed: reused connection, idempotent method, no body bytes taken from the caller */
     int64_t length;
     uint64_t written;
-    bool sent_all; /* the request is out, its last chunk too */
+    bool sent_all; /* the whole request is sent, including the last chunk */
     bool answered; /* the answer's head is read */
 
     struct inbuf in;
@@ -35,13 +34,14 @@ struct http_call {
     uint64_t left;
     struct http_chunked chunked;
     bool ended;  /* the answer's body */
-    bool broken; /* nothing may follow on this connection */
+    bool broken; /* the connection must be closed after this call */
     unsigned interim;
 };
 
 /* ---- call_request.c ---- */
 
-/* Into k->lines, which are `bad` where they hold control bytes or more than CALL_LINES_MAX. Sets k->proxy. */
+/* Builds the head in k->lines and sets k->proxy. k->lines is `bad` if a line has control bytes or the head exceeds
+ * CALL_LINES_MAX. */
 void call_build_head(struct http_call *k, const struct http_call_request *req);
 /* Sends the head, if it is still held, then `len` bytes of the body, or, with `last`, the end of a chunked one.
  * ERR_CLOSED: the connection is lost. May switch. */
@@ -50,15 +50,15 @@ enum err call_send(struct http_call *k, const void *data, size_t len, bool last,
 
 /* ---- call_answer.c ---- */
 
-/* Waits for the next head that matters: the answer's (k->answered), or, with `interim`, 100 Continue. ERR_TIMEOUT leaves
- * the connection as it is, every other error is its end. May switch. */
+/* Waits for the final head (sets k->answered) or, with `interim`, for 100 Continue. After ERR_TIMEOUT the connection is
+ * still usable; after any other error it is not. May switch. */
 enum err call_read_head(struct http_call *k, struct deadline by, bool interim,
                         struct errbuf *eb) MUST_CHECK;
-/* Has the answer come while the request is still on its way? k->answered tells. Never waits. */
+/* Checks whether the answer arrived before the request was fully sent; sets k->answered. Never waits. */
 enum err call_poll_answer(struct http_call *k, struct errbuf *eb) MUST_CHECK;
-/* Sending failed with `rc`. A server that refuses in the middle of a body answers and closes: ERR_OK where its answer is
- * there, else `rc`. May switch. */
+/* Called after sending failed with `rc`. A server that rejects a request early answers and closes. ERR_OK: that answer
+ * was read; else `rc`. May switch. */
 enum err call_answer_instead(struct http_call *k, enum err rc,
                              struct errbuf *eb) MUST_CHECK;
-/* Takes over what is here already of the answer's rest; true: that was all of it. Never waits. */
+/* Discards the received bytes of the answer's body. True: the body is complete. Never waits. */
 bool call_skip_rest(struct http_call *k);

@@ -1,9 +1,9 @@
-/* The answer of a call: its head, looked for before the request is out too, and its body. */
+/* The answer of a call: its head, which may arrive before the request is fully sent, and its body. */
 #include <inttypes.h>
 
 #include "http/call.h"
 
-/* Heads with 1xx that may come before the answer. */
+/* Limit of 1xx heads before the answer. */
 #define INTERIM_MAX 16u
 
 /* ---- the head ---- */
@@ -16,7 +16,7 @@ not_http(struct http_call *k, const char *why, struct errbuf *eb)
                    rt_stream_peer(k->conn->stream), why);
 }
 
-/* Receives behind what is there. *n = 0: the end. May switch. */
+/* Receives into the free room of the buffer. *n = 0: the end. May switch. */
 static enum err
 call_answer_fill(struct http_call *k, struct deadline by, size_t *n, struct errbuf *eb)
 {
@@ -39,8 +39,7 @@ call_answer_begin_body(struct http_call *k)
     http_chunked_init(&k->chunked);
 }
 
-/* Looks at what is in the buffer. ERR_OK: a head was there: the answer's
- * (k->answered), or 100 Continue. ERR_BUSY: more is needed. */
+/* Parses the buffer. ERR_OK: a head was found: the answer's (k->answered), or 100 Continue. ERR_BUSY: incomplete. */
 static enum err
 parse_buffered(struct http_call *k, struct errbuf *eb)
 {
@@ -187,8 +186,7 @@ call_skip_rest(struct http_call *k)
     while (!k->ended && inbuf_here(&k->in) > 0 && k->head.body_length != HTTP_TO_END) {
         size_t n;
 
-        /* With bytes here a step waits for none, but for the lines of a chunk that are
-         * cut. */
+        /* With bytes in the buffer a step does not wait, except for an incomplete chunk line. */
         if (k->head.body_length == HTTP_CHUNKED ||
             http_call_read(k, over, sizeof over, &n, NULL) != ERR_OK)
             return false;

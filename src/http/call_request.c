@@ -5,12 +5,13 @@
 #include "base/mem.h"
 #include "http/call.h"
 
-/* A send of more goes in slices of this size, each with its own deadline. */
+/* Larger sends are cut into slices of this size, each with its own deadline. */
 #define SEND_SLICE (1u << 20)
 
 /* ---- the head ---- */
 
-/* What a proxy is asked for without a tunnel names the host: the one that the request is signed for, where it is. */
+/* A request to a proxy without a tunnel has an absolute target with the host: that of the Host header, if given, because
+ * the signature covers it. */
 static void
 put_first_line(struct http_call *k, const struct http_call_request *req, bool usual,
                bool six)
@@ -78,7 +79,7 @@ call_build_head(struct http_call *k, const struct http_call_request *req)
 
 /* ---- sending ---- */
 
-/* Sends all, in slices that each have their time. May switch. */
+/* Sends all bytes, in slices with a deadline each. May switch. */
 static enum err
 call_request_send_all(struct http_call *k, struct iovec *iov, int count,
                       struct errbuf *eb)

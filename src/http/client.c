@@ -66,7 +66,7 @@ pool_proxy(const struct http_client *c, const struct http_call_request *req)
                        : proxies_for(c->options.proxies, req->host, req->port, req->tls);
 }
 
-/* A host without connections makes room for another one. */
+/* Drops a host without connections to make room for another one. */
 static bool
 forget_one(struct pool *p)
 {
@@ -137,9 +137,8 @@ conn_close(struct pool_conn *c)
     rt_cond_signal(&h->turn);
 }
 
-/* Is there really nothing: no byte, no end? A parked stream may wake without either:
- * what was received last filled its room exactly, or TLS had something for itself.
- * Does not wait. */
+/* True if the stream has neither bytes nor an end. A parked stream may wake without either: the last receive filled its
+ * buffer exactly, or TLS consumed a record. Does not wait. */
 static bool
 is_quiet(struct pool_conn *c)
 {
@@ -149,8 +148,7 @@ is_quiet(struct pool_conn *c)
     return rt_recv(c->stream, &byte, 1, (struct deadline){0}, &n, NULL) == ERR_TIMEOUT;
 }
 
-/* The fiber of a parked connection whose rest is over: the server spoke or left, its
- * time is up, or a call wants it. */
+/* The fiber of a parked connection that woke: the server sent bytes or closed, it expired, or a call takes it. */
 static void
 pool_on_ready(void *arg, enum err why)
 {
@@ -187,8 +185,7 @@ pool_release(struct pool_conn **cp, bool clean)
     rt_cond_signal(&c->host->turn);
 }
 
-/* Takes a parked connection out of its rest. False: it died there; it is closed. May
- * switch. */
+/* Unparks a connection for a call. False: it was dead and is closed now. May switch. */
 static bool
 pool_wake(struct pool_conn *c)
 {
@@ -282,7 +279,7 @@ pool_acquire(struct pool *p, const struct http_call_request *req, bool fresh,
         if (!list_empty(&h->idle))
             c = LIST_ENTRY(h->idle.next, struct pool_conn, link);
         if (c != NULL && fresh) {
-            conn_close(c); /* it would most likely fail the same way as the one before */
+            conn_close(c); /* most likely it fails like the previous one */
             continue;
         }
         if (c != NULL) {

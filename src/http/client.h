@@ -10,12 +10,10 @@
  *
  * A status of 4xx or 5xx is an answer, not an error. Errors: ERR_TIMEOUT (a deadline,
  * which the sentence names), ERR_CLOSED (no connection, or lost before the answer),
- * ERR_INCOMPLETE (the body ended early), ERR_BACKEND (what came is not HTTP, or beyond
- * limits), ERR_BUSY (too many connections), ERR_CANCELLED.
+ * ERR_INCOMPLETE (the body ended early), ERR_BACKEND (the answer is not HTTP or exceeds a limit), ERR_BUSY (too many connections), ERR_CANCELLED.
  *
- * A pooled connection may die the moment it is used. If nothing of an answer came and
- * nothing of a body was taken from the caller, the call is sent once more on a fresh
- * connection, by itself.
+ * A server may close a pooled connection just as a call uses it. If no byte of an answer arrived and the caller has
+ * passed no body, the client retries the call once on a new connection.
  *
  * Fibers: a call belongs to one fiber of one loop. A client may be used on all loops.
  */
@@ -34,10 +32,10 @@ struct http_call;
 struct http_client_options {
     struct tls_context
         *tls; /* borrowed; for calls with `tls`; NULL: such calls are refused */
-    uint32_t per_host_max;  /* [64] connections to one (host, port, tls) a loop; calls
-                               beyond wait their turn */
-    uint32_t hosts_max;     /* [1,024] a loop; beyond: ERR_BUSY when no host is without
-                               connections */
+    uint32_t
+        per_host_max; /* [64] connections to one (host, port, tls) a loop; further calls wait */
+    uint32_t
+        hosts_max; /* [1,024] a loop; beyond it ERR_BUSY, unless a host without connections can be dropped */
     uint64_t idle_ms;       /* [20 s] a pooled connection is kept */
     uint64_t connect_ms;    /* [10 s] name, TCP and TLS together */
     uint64_t first_byte_ms; /* [60 s] from the end of the request to the answer's head */
@@ -45,7 +43,7 @@ struct http_client_options {
                                sending */
     const struct proxies *proxies; /* borrowed; NULL: none */
     unsigned
-        refuse; /* rt_connect_within(): of hosts, not of proxies, which were configured */
+        refuse; /* rt_connect_within(): applies to hosts, not to the configured proxies */
     uint64_t
         continue_ms; /* [1 s] to wait for 100 Continue, then the body is sent anyway */
 };
@@ -65,25 +63,25 @@ struct http_call_request {
     const char *method;   /* "GET" */
     struct span target;   /* raw: path and query, already encoded */
     struct span
-        host_header; /* empty: host, with the port unless it is 80, or 443 with tls */
+        host_header; /* empty: `host`, and the port unless it is the default one */
     struct fields
         headers;    /* borrowed until http_call_begin() returns; no framing, no Host */
     int64_t length; /* of the body; HTTP_CHUNKED; HTTP_NO_BODY: no body and no
                        Content-Length */
-    bool expect_continue; /* the body waits for 100 Continue; a final status instead ends
-                             the sending */
-    bool fresh;           /* never a pooled connection */
-    bool direct;          /* never through a proxy */
-    struct deadline by;   /* of the whole call; {0} stands for DEADLINE_NEVER */
-    /* One of these may replace the client's for this call; 0: the client's. */
+    bool
+        expect_continue; /* the client sends the body after 100 Continue; a final status ends the sending */
+    bool fresh;         /* never a pooled connection */
+    bool direct;        /* never through a proxy */
+    struct deadline by; /* of the whole call; {0} stands for DEADLINE_NEVER */
+    /* Override the client's timeouts for this call; 0: the client's. */
     uint64_t first_byte_ms, between_ms;
 };
 
 /* *out is NULL on error. May switch. */
 enum err http_call_begin(struct http_client *c, const struct http_call_request *req,
                          struct http_call **out, struct errbuf *eb) MUST_CHECK;
-/* The first piece leaves with the head in one send. When the server has already answered
- * (a refusal, say) further bytes are dropped with ERR_OK: http_call_finish() tells. May
+/* The first piece leaves with the head in one send. If the server has already answered (an early error, say), further bytes are dropped with ERR_OK; http_call_finish()
+ * returns that answer. May
  * switch. */
 enum err http_call_write(struct http_call *call, const void *data, size_t len,
                          struct errbuf *eb) MUST_CHECK;
@@ -91,21 +89,21 @@ enum err http_call_write(struct http_call *call, const void *data, size_t len,
  * is lent until http_call_end(). 1xx heads are skipped. May switch. */
 enum err http_call_finish(struct http_call *call, const struct http_head **head,
                           struct errbuf *eb) MUST_CHECK;
-/* At least 1 byte; *n = 0: the end, and the body is whole as its framing tells. May
+/* Reads at least 1 byte; *n = 0: the end of a body that is complete by its framing. May
  * switch. */
 enum err http_call_read(struct http_call *call, void *buf, size_t len, size_t *n,
                         struct errbuf *eb) MUST_CHECK;
-/* The proxy that it goes through, "host:port", for people; NULL: none. */
+/* "host:port" of the proxy in use, for messages; NULL: none. */
 const char *http_call_proxy(const struct http_call *call);
-/* Did the server take our whole body? False after an early answer. */
+/* True if the whole body was sent; false after an early answer. */
 bool http_call_sent_all(const struct http_call *call);
 /* Reads a short rest of the body, if there is one, to keep the connection. NULL is fine.
  * Never waits. */
 void http_call_end(struct http_call **callp);
 
-/* The common case in one go: sends `body`, reads the answer into `out` (initialised by
- * the caller; its limit bounds the body: ERR_TOO_LARGE). The head is gone afterwards but
- * for the status; what else is wanted is copied by `on_head` (may be NULL). May switch.
+/* A whole call: sends `body` and reads the answer into `out`, which the caller initialises. The limit of `out` bounds the
+ * body: ERR_TOO_LARGE. Only the status outlives the call; `on_head` (may be NULL) copies what else is needed from the
+ * head. May switch.
  */
 enum err http_call_simple(struct http_client *c, const struct http_call_request *req,
                           struct span body, int *status, struct buf *out,

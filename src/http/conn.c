@@ -2,9 +2,9 @@
  *
  *     accepted -> parked <----------------------------+
  *                   | bytes: answered inline (inline.c), or
- *                   | a fiber, a work set             | all answered, nothing more there
+ *                   | a fiber, a work set             | all answered, no bytes left
  *                   v                                 |
- *               head read -> a place (admit.c) -> handler -> answer -> rest of the body read over
+ *               head read -> a slot (admit.c) -> handler -> reply -> rest of the body drained
  *                   | refused, closing, broken
  *                   v
  *               lingers or reset, closed
@@ -15,12 +15,12 @@
 
 #include "http/internal.h"
 
-/* Pipelined requests answered before others of the loop get their turn. */
+/* Pipelined requests answered before the fiber yields to others of the loop. */
 #define TURN_REQUESTS 16
 
 enum { ACTIVE, IDLE }; /* labels of M_CONNECTIONS */
 
-/* The text is made again when its second is over, which needs no second look at a clock. */
+/* Renders the text again once a second; `now_ns` avoids another clock read. */
 struct span
 conn_date_lines(struct http_loop *l, uint64_t now_ns)
 {
@@ -40,7 +40,7 @@ conn_date_lines(struct http_loop *l, uint64_t now_ns)
     return (struct span){l->date_lines, l->date_len};
 }
 
-/* Receives behind what is there. *n = 0: the end. May switch. */
+/* Receives into the free room of the buffer. *n = 0: the end. May switch. */
 static enum err
 conn_fill(struct http_conn *c, struct deadline by, size_t *n)
 {
@@ -57,11 +57,11 @@ conn_fill(struct http_conn *c, struct deadline by, size_t *n)
 enum head_result {
     HEAD_READ,    /* work->head is there, and work->in stands behind it */
     HEAD_REFUSED, /* head.status and head.why tell */
-    HEAD_QUIET,   /* nothing had come after all: back to the parking place */
-    HEAD_GONE,    /* the client has left, or stopped in the middle */
+    HEAD_QUIET,   /* no bytes after all: park again */
+    HEAD_GONE,    /* the client disconnected, or stopped within the head */
 };
 
-/* What is here: a head like one before, or one to be parsed. */
+/* Takes a head from the buffer: from the head cache, or parsed. */
 static enum http_parse
 parse_head(struct http_conn *c)
 {
@@ -132,7 +132,7 @@ put_hex(char out[8], uint32_t x)
     memcpy(out, &v, sizeof v);
 }
 
-/* A bijection, so that ids of one server never meet; it hides how many there were. */
+/* A bijection, so that ids of one server are unique; it hides the count of requests. */
 static void
 name_request(struct http_loop *l, char out[17])
 {
@@ -203,8 +203,7 @@ conn_report_done(struct http_conn *c)
     h->on_done(&w->request, &d, h->arg);
 }
 
-/* One request whose head is read, to its very end, or to an answer that leaves later. True: another may follow. May
- * switch. */
+/* Serves one request whose head is read, to its end or to a batched reply. True: another may follow. May switch. */
 static bool
 serve_request(struct http_conn *c)
 {
@@ -246,9 +245,8 @@ refuse_head(struct http_conn *c)
 
 /* ---- the end ---- */
 
-/* The client may be in the middle of sending what this server will not read. A close now would
- * make its kernel throw the answer away; so our direction ends first and the rest is
- * read over, for a while. May switch. */
+/* Lingering close. If the server closed while the client still sends, the client's kernel would discard the reply. So
+ * the server shuts down its direction and drains the other for a while. May switch. */
 static void
 conn_linger(struct http_conn *c)
 {
@@ -267,7 +265,7 @@ conn_linger(struct http_conn *c)
     }
 }
 
-/* The last touch of everything of this connection; its stream is closed. */
+/* Frees everything of this connection; its stream is already closed. */
 static void
 conn_free(struct http_conn *c)
 {
@@ -289,7 +287,7 @@ conn_free(struct http_conn *c)
                           memory_order_release);
 }
 
-/* Ends an active connection as its last answer asks for. May switch. */
+/* Ends an active connection: reset, linger or close, by its last reply. May switch. */
 static void
 conn_finish(struct http_conn *c)
 {
@@ -299,7 +297,7 @@ conn_finish(struct http_conn *c)
         (inbuf_here(&w->in) > 0 || w->body.state != BODY_ENDED || w->head.status != 0)) {
         conn_linger(c);
     } else if (w->reply.state == REPLY_DONE && c->server->options.tls != NULL) {
-        /* close_notify; a client that does not take it misses nothing. */
+        /* Sends close_notify; its loss does no harm. */
         enum err rc =
             rt_send_end(c->stream, deadline_in_ms(c->server->options.linger_ms));
 
@@ -323,7 +321,7 @@ park(struct http_conn *c)
 
     c->fiber = NULL;
     if (w->reply.state == REPLY_HELD) {
-        last_ns = w->request.began_ns; /* moved on when the answer has gone */
+        last_ns = w->request.began_ns; /* updated when the reply is sent */
         conn_batch_reply(c);
     } else {
         last_ns = w->reply.last_ns;
@@ -332,7 +330,7 @@ park(struct http_conn *c)
     metric_add(M_CONNECTIONS, ACTIVE, -1);
     metric_add(M_CONNECTIONS, IDLE, 1);
     conn_count(&c->loop->idle, 1);
-    /* The clock was read when the answer had gone. */
+    /* last_ns: the clock was read when the reply was sent. */
     rt_park(c->stream,
             (struct deadline){(last_ns != 0 ? last_ns : rt_now_ns()) + idle_ns},
             conn_on_ready, c);
@@ -345,8 +343,7 @@ conn_is_ending(const struct http_conn *c)
            atomic_load_explicit(&c->server->draining, memory_order_relaxed);
 }
 
-/* Requests as long as there are any. True: the connection is clean and may be parked.
- * May switch. */
+/* Serves requests while there are any. True: the connection may be parked. May switch. */
 static bool
 conn_serve(struct http_conn *c)
 {
@@ -389,9 +386,9 @@ conn_on_ready(void *arg, enum err why)
         if (!conn_wait_deferred(c))
             why = ERR_CANCELLED;
         else if (why == ERR_TIMEOUT)
-            why = ERR_OK; /* it was we who took so long */
+            why = ERR_OK; /* the delay was the server's own */
     } else if (c->work != NULL && (why == ERR_TIMEOUT || c->work->has_place)) {
-        why = ERR_OK; /* the request came in time, and what was done is answered */
+        why = ERR_OK; /* the request arrived in time and is answered */
     }
     if (why != ERR_OK) {
         rt_stream_close(&c->stream);
@@ -463,7 +460,7 @@ void
 conn_close_when_idle(struct http_conn *c)
 {
     if (c->fiber == NULL && c->work == NULL)
-        rt_unpark(c->stream); /* busy ones see `draining` when they answer */
+        rt_unpark(c->stream); /* busy connections see `draining` when they reply */
 }
 
 void

@@ -34,7 +34,7 @@ replace(struct inbuf *b, size_t room)
     b->at = 0;
 }
 
-/* More has to fit: what is here moves to the front, or to a long buffer. */
+/* Makes room: moves the bytes to the front, or to a long buffer. */
 static void
 inbuf_make_room(struct inbuf *b, struct http_head *h)
 {
@@ -43,7 +43,7 @@ inbuf_make_room(struct inbuf *b, struct http_head *h)
         b->end -= b->at;
         b->at = 0;
     } else {
-        assert(b->room < INBUF_LONG); /* a head that fills it is refused by the parser */
+        assert(b->room < INBUF_LONG); /* the parser rejects a head that fills it */
         replace(b, INBUF_LONG);
     }
     http_head_init(h);
@@ -94,7 +94,7 @@ inbuf_sized(struct inbuf *b, uint64_t *left, inbuf_receive *receive, void *who, 
         memcpy(to, b->buf + b->at, *n);
         b->at += *n;
     } else {
-        /* Straight to its place: nothing of what follows the body can be in it. */
+        /* Receives directly into the caller's buffer: bytes after the body cannot end up there. */
         rc = receive(who, to, want, n, eb);
     }
     if (rc == ERR_OK)
@@ -102,7 +102,7 @@ inbuf_sized(struct inbuf *b, uint64_t *left, inbuf_receive *receive, void *who, 
     return rc;
 }
 
-/* Inside a chunk with nothing here: as inbuf_sized(). May switch. */
+/* Within a chunk and with an empty buffer: like inbuf_sized(). May switch. */
 static enum err
 receive_chunk(struct http_chunked *k, inbuf_receive *receive, void *who, char *to,
               size_t len, size_t *n, struct errbuf *eb)

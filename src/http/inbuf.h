@@ -1,8 +1,7 @@
-/* inbuf: received bytes that are not used yet, and how heads and bodies are taken from
- * them; the server's and the client's side are the same. Inside `http` only.
+/* inbuf: a buffer of received, unconsumed bytes, and the functions that take heads and bodies from it. Server and client share it. Inside `http` only.
  *
  *     buf [ used | head | ... at [ received ] end ... ] room
- *                       ^ body_at: what is before it must stay, the head borrows from it */
+ *                       ^ body_at: the head borrows the bytes before it: they must not move */
 #pragma once
 #include "base/err.h"
 #include "wire/http.h"
@@ -13,8 +12,7 @@ struct inbuf {
     size_t body_at;
 };
 
-/* Behind the head of a chunked body there is room for so much, in the usual buffer or
- * in a long one. */
+/* Room for chunk data behind the head, in a usual buffer or in a long one. */
 #define INBUF_CHUNK_ROOM 2048u
 #define INBUF_LONG       (HTTP_HEAD_ROOM + INBUF_CHUNK_ROOM)
 
@@ -25,12 +23,11 @@ inbuf_here(const struct inbuf *b)
 {
     return b->end - b->at;
 }
-/* Parses what is here with `parse`: HTTP_DONE moves `at` behind the head, HTTP_MORE
- * leaves room to receive into. The buffer may change places: then the head is read
- * again, at most twice for one head. */
+/* Parses a head from the buffered bytes. HTTP_DONE: `at` is behind the head. HTTP_MORE: the buffer has room to receive
+ * into. The buffer may be reallocated; then the head is parsed again, at most twice for one head. */
 enum http_parse inbuf_head(struct inbuf *b, struct http_head *h, bool response,
                            enum http_method method);
-/* After a request: what is left goes back into a buffer of the usual room, if it fits. */
+/* After a request: moves the remaining bytes back into a buffer of the usual size, if they fit. */
 void inbuf_shrink(struct inbuf *b, size_t usual);
 
 /* Receives at least 1 byte; the end of the stream is an error. May switch. */

@@ -8,11 +8,11 @@
  *        v                                            v                           | more bytes, more to send, the end
  *     a fiber: on_ready, conn_resume <----------------+---------------------------+
  *
- * A fiber whose handler has said its last word (http_reply_last()) parks the connection and comes in at "waits".
+ * A fiber whose handler called http_reply_last() parks the connection; its reply enters at "waits".
  *
- * The connection stays parked meanwhile, its work set hangs at it. Requests are read, then answered, then sent, a group at a time: a
- * client is not woken for each, the clock is read twice for all, and what the handler has to look at comes from memory for all of them
- * together. A group takes no more work sets than the loop keeps.
+ * The connection stays parked meanwhile and keeps its work set. The loop reads, answers and sends requests in groups: this
+ * saves wake-ups of the client, reads the clock twice for a group, and overlaps the cache misses of the handler. A group
+ * takes no more work sets than the loop keeps.
  */
 #include "http/internal.h"
 #include "rt/sendable.h"
@@ -20,7 +20,7 @@
 #define GROUP WORKS_POOLED
 #define LINE  64 /* of cache */
 
-/* The request is as it came: a fiber reads it again. */
+/* Undoes the parse: a fiber reads the request again. */
 static void
 undo(struct work *w)
 {
@@ -28,7 +28,7 @@ undo(struct work *w)
     arena_reset(w->arena);
 }
 
-/* All that was read and answered in this turn leaves at its end. */
+/* Schedules the send of this iteration's replies at its end. */
 static void
 send_soon(struct http_conn *c)
 {
@@ -43,7 +43,7 @@ send_soon(struct http_conn *c)
     list_push_back(&l->waiting, &c->work->waits);
 }
 
-/* The answer is sent, or never will be. */
+/* The reply is sent or abandoned. */
 static void
 leave_place(struct http_conn *c)
 {
@@ -52,9 +52,9 @@ leave_place(struct http_conn *c)
     c->work->has_place = false;
 }
 
-/* The kernel's copy asks memory for little more than what it is at, and waits. Asked for all of it a body comes sooner, and puts nothing out of
- * the caches (docs/decisions/0021-get-16k.md). One line after the other: the CPU drops many of what is asked for in bunches. What is sent by
- * reference is not read here. */
+/* Prefetches a body before the kernel copies it, because that copy has too few loads in flight. The prefetch evicts nothing
+ * from the caches (docs/decisions/0021-get-16k.md). It takes one line after the other: the CPU drops prefetches in
+ * bursts. Pieces that are sent by reference are not read here. */
 static void
 ask_for(struct span body)
 {
@@ -73,7 +73,7 @@ send_now(struct work *w)
     w->reply.sent = rt_try_sendv(w->conn->stream, all, reply_rest(w, 0, all));
 }
 
-/* Back to where it was parked, or on to a fiber where something is left to do. */
+/* Parks the connection again, or starts a fiber if something is left to do. */
 static void
 pass_on(struct http_conn *c, uint64_t now_ns)
 {
@@ -114,7 +114,7 @@ inline_send_all(struct http_loop *l)
         pass_on(LIST_ENTRY(n, struct work, waits)->conn, now_ns);
 }
 
-/* One alone would wait for memory as long as without. */
+/* For a single request a prefetch gains nothing. */
 static void
 look_ahead(struct http_loop *l)
 {
@@ -127,7 +127,7 @@ look_ahead(struct http_loop *l)
     h->prefetch(&LIST_ENTRY(each, struct work, waits)->request, step, h->arg);
 }
 
-/* Its answer waits, or comes later; or a fiber gives it. */
+/* Answers inline: the reply is batched or deferred. Otherwise starts a fiber. */
 static void
 inline_answer(struct http_conn *c)
 {
@@ -165,7 +165,7 @@ conn_inline_answer(struct rt_after_poll *s)
     inline_answer_batch(CONTAINER_OF(s, struct http_loop, answer));
 }
 
-/* What is in the buffer is a request that may be answered at once. It is, with others. */
+/* Queues the buffered request, which may be answered inline, for its group. */
 static void
 add_pending(struct http_conn *c)
 {
@@ -196,7 +196,7 @@ conn_inline_read(void *conn)
     struct http_loop *l = c->loop;
     struct work *w;
 
-    if (c->work != NULL) /* it waits: what has come since is read behind it */
+    if (c->work != NULL) /* a reply is pending: later bytes are read after it */
         return true;
     if (!admit_inline(c))
         return false;
@@ -209,7 +209,7 @@ conn_inline_read(void *conn)
         work_release(l, &c->work);
         return !rt_may_have_bytes(c->stream);
     }
-    if (w->in.buf[0] != 'G' || /* only GETs are answered so */
+    if (w->in.buf[0] != 'G' || /* only GETs are answered inline */
         !http_head_cache_parse(l->known, &c->head_cache_at, &w->head, w->in.buf,
                                w->in.end))
         return false;
@@ -246,8 +246,7 @@ conn_send_replies(struct rt_after_poll *s)
     inline_send_all(l);
 }
 
-/* Outside any fiber. One that fills a socket by itself gains nothing by waiting for others, and its bytes would leave the
- * cache meanwhile. */
+/* Runs outside any fiber. A large reply is sent at once: batching gains nothing, and its bytes would leave the CPU cache. */
 static void
 send_deferred(struct http_conn *c)
 {
@@ -263,7 +262,7 @@ send_deferred(struct http_conn *c)
     pass_on(c, rt_now_ns());
 }
 
-/* ---- answers of a later turn ---- */
+/* ---- deferred replies ---- */
 
 void
 http_defer(struct http_request *r, void (*on_abandon)(struct http_request *r))
@@ -314,7 +313,7 @@ http_deferred_done(struct http_request *r, bool answered)
     }
     if (c->fiber == NULL) {
         if (answered)
-            send_deferred(c); /* the work set may be another's now */
+            send_deferred(c); /* another connection may use the work set now */
         else
             rt_resume(c->stream);
         return;
@@ -339,7 +338,7 @@ conn_resume(struct http_conn *c)
             w->reply.state = REPLY_SENDS;
     }
     if (w->reply.state == REPLY_NONE)
-        return true; /* its first bytes are here, and nothing else has happened */
+        return true; /* first bytes received, nothing done yet */
     if (w->reply.state == REPLY_SENDS) {
         if (!w->has_place)
             admit_counted(c);

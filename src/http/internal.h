@@ -1,9 +1,9 @@
-/* internal: the structs behind server.h, and what its files call of each other. Inside
+/* internal: the structs behind server.h, and the functions that its files share. Inside
  * `http` only.
  *
  *     server.c  loops, listeners, limits, drain, stop
  *     conn.c    one connection: parked, heads, one request after the other, closing
- *     admit.c   a place for each request, or a wait for one, or 503
+ *     admit.c   admission: a slot for each request, a bounded wait for one, or 503
  *     inline.c  requests answered without a fiber
  *     body.c    the request's body
  *     reply.c   the answer */
@@ -22,17 +22,18 @@
 #include "rt/sync.h"
 #include "wire/http_head_cache.h"
 
-/* Bytes of an answer's head that the handler may add, and what stands before them. */
+/* Limits of a reply's head: the lines that the handler adds, and the prefix before them. */
 #define REPLY_LINES_MAX  16384u
 #define REPLY_PREFIX_MAX 256u
-/* A send of more goes in slices of this size, each with its own deadline: four hot pieces and a head are one. */
+/* Larger sends are cut into slices of this size, each with its own deadline. Four block cache pieces and a head fit in one. */
 #define SEND_SLICE ((1u << 20) + REPLY_PREFIX_MAX + REPLY_LINES_MAX)
-/* What a client may still send, unread, after its reply. */
+/* Bytes that the server reads and drops after a reply, before it closes the connection. */
 #define LINGER_BYTES_MAX (64u << 20)
-/* What a connection takes, for the account: parked; with TLS. */
+/* Memory charged to the account for a connection: while parked; in addition with TLS. */
 #define CONN_BYTES 1024
 #define TLS_BYTES  (40 << 10)
-/* When memory is tight, connections that have stalled for so long are closed first; so many at a time, so often. */
+/* Load shedding: when memory is tight, the server closes connections stalled for SHED_STALLED_NS, at most SHED_MOST
+ * every SHED_EVERY_NS. */
 #define SHED_STALLED_NS (UINT64_C(5) * 1000000000)
 #define SHED_EVERY_NS   (UINT64_C(100) * 1000000)
 #define SHED_MOST       8u
@@ -41,25 +42,25 @@
 #define WORKS_POOLED 64u
 
 enum body_state {
-    BODY_WAITS, /* nothing of it has been asked for */
+    BODY_WAITS, /* the handler has read nothing */
     BODY_READS,
-    BODY_ENDED, /* whole; or there is none */
+    BODY_ENDED, /* complete, or no body */
     BODY_FAILED,
 };
 
 enum reply_state {
     REPLY_NONE,
-    REPLY_HELD,  /* the head is built and waits for the first piece */
-    REPLY_SENDS, /* the head is out */
+    REPLY_HELD,  /* the head is built, and is sent with the first piece */
+    REPLY_SENDS, /* the head is sent */
     REPLY_DONE,
-    REPLY_FAILED, /* the connection must be reset: nothing may follow */
+    REPLY_FAILED, /* the connection must be reset */
 };
 
-/* Answers up to this size leave together with those of the other requests of this turn: a client that answers faster than
- * one request is served would otherwise be woken for each of them. */
+/* Replies up to this size are sent in a batch at the end of the loop iteration. Otherwise a client that is faster than
+ * one request would be woken for each reply. */
 #define BATCHED_REPLY_MAX (64u << 10)
 
-/* What a connection needs while a request is on its way; pooled by the loop. */
+/* The working memory of a connection with an active request; pooled by the loop. */
 struct work {
     struct list link;
     struct inbuf in;
@@ -67,13 +68,15 @@ struct work {
     struct arena *arena;   /* owned */
     struct http_request request;
     char id[17];
-    struct http_conn *conn; /* whose, while it waits */
+    struct http_conn *conn; /* the connection, while in a list of the loop */
     struct list
         waits; /* in loop->pending: read, not answered; or in loop->waiting: answered, not sent */
     bool is_inline; /* no fiber yet */
-    bool has_place; /* its handler is over, its answer waits: still counted in flight */
-    bool later;     /* the handler will say http_deferred_done() */
-    struct rt_cond deferred_over; /* for a fiber that wants the connection meanwhile */
+    bool
+        has_place; /* the handler returned, the reply is batched: still counted in flight */
+    bool later;    /* the reply is deferred: the handler will call http_deferred_done() */
+    struct rt_cond
+        deferred_over; /* a fiber that needs the connection waits for the deferred reply */
     void (*on_abandon)(struct http_request *r); /* if `later` */
     bool tried;
 
@@ -82,22 +85,23 @@ struct work {
         uint64_t left; /* with a known length */
         struct http_chunked chunked;
         uint64_t read;      /* bytes handed out */
-        uint64_t waited_ns; /* in the client's hands, for the minimum rate */
+        uint64_t waited_ns; /* waiting for the client; for the minimum rate */
         bool trusted;
     } body;
 
     struct {
         enum reply_state state;
         int status;
-        int64_t length;   /* promised, or HTTP_CHUNKED */
-        bool silent;      /* HEAD, 204, 304: no body goes out */
-        bool raw_chunked; /* HTTP/1.0: no coding, the connection's end ends it */
+        int64_t length; /* announced, or HTTP_CHUNKED */
+        bool silent;    /* HEAD, 204, 304: no body goes out */
+        bool
+            raw_chunked; /* HTTP/1.0: no chunked coding, the end of the connection ends the body */
         bool close_after;
         bool whole;
-        bool batched;      /* http_reply_last(): built, and sent when this turn is over */
+        bool batched; /* http_reply_last(): built, sent at the end of this iteration */
         uint64_t written;  /* of the body */
-        uint64_t first_ns; /* when the first bytes had left */
-        uint64_t last_ns;  /* when the last had */
+        uint64_t first_ns; /* time at which the first bytes were sent */
+        uint64_t last_ns;  /* time at which the last bytes were sent */
         char *lines_at;    /* owned: room for prefix and lines */
         struct http_lines lines;
         struct span head; /* built; inside lines_at */
@@ -105,7 +109,7 @@ struct work {
         struct span lent[HTTP_ZERO_COPY_MAX];
         unsigned zero_copy_count;
         size_t zero_copy_bytes;
-        size_t room;                /* in front of them */
+        size_t room;                /* headroom before them */
         void (*release)(void *arg); /* NULL: nothing is lent */
         void *release_arg;
         size_t sent; /* of head and body, when it was sent at once */
@@ -118,38 +122,37 @@ struct http_conn {
     struct stream *stream; /* owned */
     struct list link;      /* in loop->conns */
     struct fiber *fiber;   /* NULL while parked */
-    struct work *work;     /* NULL while parked and nothing has come */
-    bool greeted;          /* TLS is up, or not wanted */
-    bool over_limit;       /* over the limit: gets 503 and goes */
-    /* Since when it has been in the client's hands: sending, receiving a body or a head. 0: it is not; STALLED_NOW:
-     * since some time, which has not been looked at yet (no clock is read for a reply). */
+    struct work *work;     /* NULL while parked with nothing received */
+    bool greeted;          /* TLS handshake done, or plain */
+    bool over_limit;       /* over connections_max: gets 503, then is closed */
+    /* When the server began to wait for the client: to send, or to receive a head or body. 0: not waiting. STALLED_NOW:
+ * waiting, start not read yet (a reply reads no clock). */
     uint64_t stalled_ns;
-    unsigned head_cache_at; /* where in loop->known its heads were last found */
+    unsigned head_cache_at; /* index in loop->known of the last match */
     bool keep;              /* another request may follow */
 };
 
-/* One loop's part of a server. Only on that loop, but for the counters, which others
- * may read. */
+/* One loop's part of a server. Used by that loop only, except for the counters, which any thread may read. */
 struct http_loop {
     struct http_server *server;
     struct list conns;
     struct list works; /* idle */
     unsigned works_idle;
     bool stopping;
-    uint64_t date_until_ns; /* on the monotonic clock: when `date_lines` are over */
+    uint64_t date_until_ns; /* monotonic: when `date_lines` expires */
     char date_lines[80];
     size_t date_len;
     struct http_head_cache *known; /* owned */
-    struct list pending; /* work.waits: requests to be answered inline, together */
+    struct list pending;         /* work.waits: requests to answer inline in one group */
     struct rt_after_poll answer; /* theirs */
     unsigned inline_count;
-    uint64_t inline_ns;  /* the clock when the first of them came */
-    struct list waiting; /* work.waits: answers that leave at the end of this turn */
+    uint64_t inline_ns;  /* time at which the first of them arrived */
+    struct list waiting; /* work.waits: replies to send at the end of this iteration */
     struct rt_after_poll send; /* theirs */
     bool send_due;
-    uint64_t ids;      /* requests named so far */
+    uint64_t ids;      /* request ids issued so far */
     uint64_t shed_ns;  /* when connections were last shed */
-    struct list queue; /* of those who wait for a place, the first of them first */
+    struct list queue; /* requests that wait for a slot, first come first served */
     unsigned queued;
     atomic_uint connections, idle, in_flight;
     atomic_ullong accepted, requests, refused;
@@ -181,22 +184,24 @@ void work_release(struct http_loop *l, struct work **wp);
 
 /* body.c */
 void body_begin(struct http_conn *c);
-/* Reads over a short rest; false: the connection can't be kept. May switch. */
+/* Drains the rest of a short body; false: the connection can't be kept. May switch. */
 bool body_finish(struct http_conn *c);
-bool body_can_finish(const struct http_conn *c); /* is the rest short and sure to come? */
+bool body_can_finish(
+    const struct http_conn *c); /* true: the rest is short and will arrive */
 
 /* inline.c */
 bool conn_inline_read(void *conn); /* see rt_on_inline() */
 void conn_inline_answer(struct rt_after_poll *s);
 void conn_send_replies(struct rt_after_poll *s);
-/* May an answer that is built leave when the fiber has parked the connection? */
+/* May a reply that is built be sent after the fiber has parked the connection? */
 bool conn_may_batch_reply(const struct http_conn *c);
-/* It does, with its work set and its place. The fiber parks the connection next. */
+/* Queues the reply for the batch, with its work set and its slot. The fiber must park the connection next. */
 void conn_batch_reply(struct http_conn *c);
-/* The fiber of this connection waits until the handler has said http_deferred_done(). False: it was cancelled before, and the
- * request is abandoned. May switch. */
+/* Waits until the handler calls http_deferred_done(). False: the fiber was cancelled first, and the request is abandoned.
+ * May switch. */
 bool conn_wait_deferred(struct http_conn *c);
-/* What conn_inline_read() left for the fiber of this connection: true, go on reading heads; false, it ends. May switch. */
+/* Finishes what conn_inline_read() left to the fiber. True: continue reading heads; false: the connection ends. May
+ * switch. */
 bool conn_resume(struct http_conn *c);
 
 /* conn.c, for inline.c */
@@ -204,7 +209,7 @@ void conn_begin_request(struct http_conn *c, uint64_t now_ns);
 void conn_report_done(struct http_conn *c);
 bool conn_is_ending(const struct http_conn *c);
 
-/* Counters of a loop are written by it alone and read by others: no locked instruction. */
+/* Only the loop writes its counters; any thread may read them. So a relaxed store suffices, without a locked instruction. */
 static inline void
 conn_count(atomic_uint *n, int delta)
 {
@@ -227,31 +232,30 @@ enum http_rejected { /* labels of M_REQUESTS_BAD */
                      REJECTED_BUSY,
                      REJECTED_BODY,
 };
-/* Counted, and answered by this room. May switch. */
+/* Counts the request as rejected and sends an error reply. May switch. */
 void conn_refuse(struct http_conn *c, enum http_rejected label, int status,
                  const char *why);
 
 /* admit.c */
-/* A place for the request whose head was read. It may wait for one, first come first served. True: the handler is to be
- * asked, and admit_over() owed. False: it was answered 503. May switch. */
+/* Takes a slot for a request whose head is read; waits if none is free, first come first served. True: the caller runs the
+ * handler and then calls admit_over(). False: the request was answered with 503. May switch. */
 bool admit(struct http_conn *c);
-/* Is there a place now, and no reason to refuse? Takes none. */
+/* True if a slot is free and nothing else speaks against admission. Takes no slot. */
 bool admit_inline(const struct http_conn *c);
-void admit_counted(struct http_conn *c); /* takes a place, be there one or not */
-/* The place goes to the first who waits. On the connection's loop, in a fiber or outside. */
+void admit_counted(struct http_conn *c); /* takes a slot even beyond the limit */
+/* Gives the slot back; the first waiting request gets it. On the connection's loop, in a fiber or outside. */
 void admit_over(struct http_conn *c);
 
 /* reply.c */
-/* What http_reply_zero_copy() was lent goes back; twice is fine. */
+/* Releases the pieces lent to http_reply_zero_copy(); idempotent. */
 void reply_release(struct work *w);
-/* Head and what was lent from byte `from` on; how many. */
+/* Fills `out` with head and lent pieces from byte `from` on; returns the count. */
 int reply_rest(const struct work *w, size_t from,
                struct iovec out[1 + HTTP_ZERO_COPY_MAX]);
-/* Head and lent body from the byte on that was not sent. May switch. */
+/* Sends the unsent rest of head and lent pieces. May switch. */
 void reply_send_rest(struct http_conn *c);
 void reply_begin(struct http_conn *c);
-/* Gives what the handler left undone. May switch. */
+/* Completes a reply that the handler left unfinished. May switch. */
 void reply_finish(struct http_conn *c);
-/* An answer of this room's own, with the handler's error_body; closes behind it. May
- * switch. */
+/* Sends an error reply made with the handler's error_body, then closes the connection. May switch. */
 void reply_error(struct http_conn *c, int status, const char *why);

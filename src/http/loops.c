@@ -8,7 +8,7 @@ loops_pause(void)
 
     rt_shield_begin(&shield);
     rc = rt_sleep_ms(5);
-    (void)rc; /* cut short: the caller looks a little earlier */
+    (void)rc; /* cut short: the caller polls a little earlier */
     rt_shield_end(&shield);
 }
 

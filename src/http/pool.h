@@ -5,10 +5,10 @@
 #include "rt/loop.h"
 #include "rt/sync.h"
 
-/* Hosts are few: a list with the last used in front. */
+/* Hosts are few: a list, most recently used first. */
 struct pool_host {
     struct list link; /* in pool.hosts */
-    struct list idle; /* pool_conn.link; the last used in front */
+    struct list idle; /* pool_conn.link; most recently used first */
     struct rt_cond turn;
     char *name;     /* owned */
     char *tls_name; /* owned; NULL: plain */
@@ -24,8 +24,8 @@ struct pool_conn {
     struct pool_host *host;
     struct stream *stream; /* owned */
     struct pool *pool;
-    struct deadline idle_by; /* when a parked one has waited enough */
-    struct rt_waiter handed; /* of its taker */
+    struct deadline idle_by; /* when a parked connection expires */
+    struct rt_waiter handed; /* the call that takes it waits here */
     enum { POOL_BUSY, POOL_PARKED, POOL_WANTED, POOL_GONE } state;
 };
 
@@ -45,12 +45,12 @@ struct http_client {
     struct pool at[]; /* by rt_loop_index() */
 };
 
-/* A connection for `req`: an idle one if there is one and `fresh` is false, else a new
- * one, else the next that is given back. *reused tells which. May switch. */
+/* Gets a connection for `req`: an idle one unless `fresh`, else a new one, else it waits for the next released one.
+ * *reused: not a new one. May switch. */
 enum err pool_acquire(struct pool *p, const struct http_call_request *req, bool fresh,
                       struct deadline by, struct pool_conn **out, bool *reused,
                       struct errbuf *eb) MUST_CHECK;
-/* `clean`: the connection stands between two calls. Otherwise it is closed. */
+/* `clean`: the connection can serve another call. Otherwise it is closed. */
 void pool_release(struct pool_conn **cp, bool clean);
 /* The proxy for `req`, or NULL. */
 const struct proxy *pool_proxy(const struct http_client *c,

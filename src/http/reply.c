@@ -5,8 +5,7 @@
 #include "rt/sendable.h"
 
 #define IOV_MAX_HERE 16
-/* From this size on the kernel is asked to hold less of what is not sent yet: a slow
- * reader pins memory. */
+/* From this size on the socket's unsent low-water mark is lowered: a slow reader pins memory. */
 #define LOWAT_FROM  (256u << 10)
 #define LOWAT_BYTES (128u << 10)
 
@@ -117,8 +116,7 @@ put_framing(struct http_conn *c, struct http_lines *p)
         http_put(p, "Transfer-Encoding", SPAN("chunked"));
 }
 
-/* Builds the head. Lines that may not be sent: ERR_INTERNAL, and an answer is still
- * possible. */
+/* Builds the head. ERR_INTERNAL: a line is invalid; an error reply is still possible. */
 static enum err
 build(struct http_conn *c, int status, int64_t length)
 {
@@ -213,7 +211,7 @@ http_reply_close_after(struct http_request *r)
 
 /* ---- sending ---- */
 
-/* Sends all, in slices: a client that takes some bytes in each send_stall_ms is alive.
+/* Sends all bytes, in slices: a client that takes some bytes within send_stall_ms is alive.
  * May switch. */
 static enum err
 reply_send_all(struct http_conn *c, struct iovec *iov, int count, bool more)
@@ -321,8 +319,7 @@ http_reply_write(struct http_request *r, const void *data, size_t len)
     return http_reply_writev(r, &one, 1);
 }
 
-/* The promise is kept: what is left are a head without a body and the last chunk. May
- * switch. */
+/* The announced length is written: sends a head without a body, or the last chunk. May switch. */
 static enum err
 send_end(struct http_conn *c)
 {
@@ -449,7 +446,7 @@ http_reply_headroom(struct http_request *r, size_t room)
     r->conn->work->reply.room = room;
 }
 
-/* A call with one piece costs the kernel less than one with two, and by more than the copy of a head. */
+/* Copies the head in front of a single piece: one buffer instead of two saves the kernel more than the copy costs. */
 static void
 put_head_in_front(struct work *w)
 {
@@ -458,12 +455,12 @@ put_head_in_front(struct work *w)
 
     if (w->reply.zero_copy_count != 1 || h.len > w->reply.room ||
         h.len + w->reply.zero_copy_bytes >= RT_ZERO_COPY_MIN)
-        return; /* nor where sockets would be given the memory, which the next head is written to */
+        return; /* nor with zero-copy sends: the kernel would still read memory that the next head overwrites */
     memcpy(at, h.at, h.len);
     w->reply.head.at = at;
 }
 
-/* A head from http_reply_template() goes with its body. */
+/* Sends a head from http_reply_template() with its body. */
 static enum err
 begin_from_template(struct http_conn *c, int status, int64_t length)
 {
@@ -536,7 +533,7 @@ http_reply_abort(struct http_request *r)
     r->conn->work->reply.state = REPLY_FAILED;
 }
 
-/* ---- what the handler left unanswered ---- */
+/* ---- replies that the handler left unfinished ---- */
 
 void
 reply_error(struct http_conn *c, int status, const char *why)
@@ -560,7 +557,7 @@ reply_error(struct http_conn *c, int status, const char *why)
     }
     assert(len <= sizeof body);
     http_header(&w->request, "Content-Type", span_of(type));
-    /* Failing is telling enough: the state says so and the connection will be reset. */
+    /* A failure sets the reply state, and the connection is reset. */
     (void)http_reply(&w->request, status, (struct span){body, len});
 }
 
@@ -572,13 +569,14 @@ reply_finish(struct http_conn *c)
     switch (w->reply.state) {
     case REPLY_NONE:
         if (w->body.state == BODY_FAILED || rt_cancelled())
-            w->reply.state = REPLY_FAILED; /* the client is gone */
+            w->reply.state = REPLY_FAILED; /* the client disconnected */
         else
             reply_error(c, 500, "the request found no answer");
         break;
     case REPLY_HELD:
     case REPLY_SENDS:
-        (void)http_reply_end(&w->request); /* short: aborted, and the state says so */
+        (void)http_reply_end(
+            &w->request); /* a short body aborts the reply and sets its state */
         break;
     case REPLY_DONE:
     case REPLY_FAILED:

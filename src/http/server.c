@@ -1,5 +1,4 @@
-/* server: what the loops share, limits, listeners, and the two ways to an end: drain
- * and stop. */
+/* server: state shared by the loops, limits, listeners, drain and stop. */
 #include "http/server.h"
 
 #include "base/account.h"
@@ -50,8 +49,7 @@ http_server_new(const struct http_server_options *o, const struct http_handler *
     fill_defaults(&s->options);
     s->handler = *h;
     s->loops = loops;
-    /* Connections spread evenly over the loops, so each has its share of the limits
-     * and no loop asks another. */
+    /* Connections spread evenly over the loops, so each loop enforces its share of the limits without synchronisation. */
     s->connections_a_loop = (s->options.connections_max + loops - 1) / loops;
     s->requests_a_loop = (s->options.requests_max + loops - 1) / loops;
     s->waiting_a_loop = (s->options.waiting_max + loops - 1) / loops;
@@ -73,8 +71,7 @@ http_server_new(const struct http_server_options *o, const struct http_handler *
     return ERR_OK;
 }
 
-/* A predecessor that was killed lets go of its port a little late: the kernel ends its
- * rings in the background. */
+/* Retries: the port of a killed predecessor is released late, because the kernel tears its rings down in the background. */
 static enum err
 listen_patiently(const char *addr, uint16_t port, const struct rt_listen_options *o,
                  struct listener **out, struct errbuf *eb)
@@ -111,7 +108,7 @@ http_server_listen(struct http_server *s, const char *addr, uint16_t port,
 
 /* ---- work sets ---- */
 
-/* Arena and buffer count themselves. */
+/* Arena and buffer account for their own memory. */
 #define WORK_BYTES ((int64_t)(sizeof(struct work) + REPLY_PREFIX_MAX + REPLY_LINES_MAX))
 
 static void
@@ -171,7 +168,7 @@ work_release(struct http_loop *l, struct work **wp)
     }
     w->in.at = w->in.end = 0;
     arena_reset(w->arena);
-    /* The last one used is the one whose memory is still in the cache. */
+    /* Most recently used first: its memory is still in the CPU cache. */
     list_push_front(&l->works, &w->link);
     l->works_idle++;
 }
@@ -251,7 +248,7 @@ http_server_stop(struct http_server **sp)
     for (unsigned i = 0; i < s->listener_count; i++)
         rt_listener_close(&s->listeners[i]);
     for (;;) {
-        /* Again each time: a stream may still have been on its way to its loop. */
+        /* Repeated each time: a stream may still have been in transit to its loop. */
         order_all(s, conn_abort, true);
         http_server_stats(s, &stats);
         if (stats.connections == 0)

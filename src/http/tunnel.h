@@ -3,7 +3,7 @@
 #include "rt/net.h"
 #include "wire/proxy.h"
 
-/* `host` NULL: to the proxy, no tunnel. Every sentence names the proxy. May switch. */
+/* `host` NULL: connects to the proxy without a tunnel. Every error message names the proxy. May switch. */
 enum err tunnel_connect(const struct proxy *p, const char *host, uint16_t port,
                         struct deadline by, struct stream **out,
                         struct errbuf *eb) MUST_CHECK;
