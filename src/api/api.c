@@ -15,7 +15,7 @@
 #include "rt/time.h"
 #include "wire/xml.h"
 
-/* No user's name: labels have bounds. */
+/* Without user names: metric labels must be bounded. */
 static void
 collect_refused(struct buf *out, void *arg)
 {
@@ -170,7 +170,7 @@ api_on_done(struct http_request *http, const struct http_done *d, void *arg)
         log_access(http, d);
 }
 
-/* What the server room answers by itself, in the form S3 clients read. */
+/* Error bodies of the http room, as S3 XML. */
 static size_t
 error_body(int status, const char *why, const char *id, char *out, size_t room,
            const char **content_type, void *arg)
@@ -202,7 +202,7 @@ error_body(int status, const char *why, const char *id, char *out, size_t room,
     return n;
 }
 
-/* What says how the server is must answer when the rest does not. */
+/* Health and metrics pages are served even under overload. */
 static bool
 is_vital(const struct http_head *head, void *arg)
 {

@@ -1,4 +1,4 @@
-/* api: what answers under the one port: S3 at `/` and `/s3`, our own pages under `/_/`.
+/* api: the protocols on the server's port: S3 at `/` and `/s3`, the admin API under `/_/`.
  *
  * The handler of the HTTP server. Each request is one fiber that runs from the gate through a route to the object
  * service and back. Knows routes and documents, touches no disk.
@@ -26,17 +26,17 @@ struct api_options {
     /* For backups: the node's state, and the folders of its keys. */
     struct meta *meta;
     struct rt_dir *dot, *secrets;
-    const char *region; /* what bucket locations say; NULL: us-east-1 */
+    const char *region; /* reported as the location of buckets; NULL: us-east-1 */
     const char
         *domains[API_DOMAINS_MAX]; /* base domains of virtual-host style, lower case */
     unsigned domain_count;
-    const char *credentials; /* path of the keys of the first start; /_/stat shows it */
-    bool bench_objects;      /* serve /_/bench/SIZE */
-    bool access_log;         /* a log line a request */
-    uint64_t skew_s;         /* how far a client's clock may be off; 0: 15 minutes */
-    struct audit *audit;     /* borrowed; NULL: what is noted goes to the log */
-    uint64_t
-        block_cache_bytes; /* of the block cache: how many answers are worth keeping */
+    const char *
+        credentials; /* path of the credentials file of the first start; /_/stat shows it */
+    bool bench_objects;  /* serve /_/bench/SIZE */
+    bool access_log;     /* one log line for each request */
+    uint64_t skew_s;     /* tolerated difference of a client's clock; 0: 15 minutes */
+    struct audit *audit; /* borrowed; NULL: audit lines go to the log */
+    uint64_t block_cache_bytes; /* size of the block cache; bounds the response cache */
 };
 struct api; /* one for all loops */
 
@@ -45,6 +45,6 @@ enum err api_new(const struct api_options *o, struct api **out,
 void api_free(struct api **ap);
 /* Fills the callbacks of a server; `a` must outlive it. */
 void api_handler(struct api *a, struct http_handler *out);
-/* What /_/readyz says; false from the first moment of a drain. */
+/* Sets the answer of /_/readyz; false from the start of a drain. */
 void api_set_ready(struct api *a, bool ready);
 void api_set_access_log(struct api *a, bool on);

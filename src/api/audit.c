@@ -11,7 +11,7 @@
 #include "rt/time.h"
 #include "wire/json.h"
 
-#define PENDING_MAX MIB(4) /* lines that wait for the disk: beyond, their requests wait */
+#define PENDING_MAX MIB(4) /* unwritten lines; beyond this limit requests wait */
 #define WRITE_BYTES KIB(256)
 
 struct audit {
@@ -19,8 +19,8 @@ struct audit {
     /* On loop 0. */
     uint64_t size;             /* of the file: where the next line goes */
     struct buf pending;        /* not yet written */
-    uint64_t taken;            /* bytes that were ever put into `pending` */
-    uint64_t written, durable; /* so many of them */
+    uint64_t taken;            /* total bytes ever appended to `pending` */
+    uint64_t written, durable; /* how many of these are written, and synced */
     bool writing;
     bool sync_wanted;
     enum err failed; /* of the last write */
@@ -127,7 +127,7 @@ audit_put_line(struct request *q, const char *event, const char *outcome,
         audit_put_field(&j, &fields[i]);
     json_end(&j);
     buf_putc(&q->audit, '\n');
-    if (q->audit.full) { /* half a line is none */
+    if (q->audit.full) { /* drop an incomplete line */
         q->audit.len = start;
         q->audit.full = false;
     }
@@ -162,7 +162,7 @@ audit_note(struct request *q, const char *event, const char *outcome,
 
 /* ---- writing: on loop 0 ---- */
 
-/* Writes what is pending, and syncs where a request waits for it. May switch. */
+/* Writes the pending lines, and syncs if a request waits for durability. May switch. */
 static enum err
 write_pending(struct audit *a, struct errbuf *eb)
 {
@@ -208,7 +208,7 @@ audit_on_loop0(void *arg)
     uint64_t mine;
 
     rt_shield_begin(
-        &shield); /* a change that was made is written, even when its client has left */
+        &shield); /* the line of a completed change is written even if its client disconnected */
     while (a->pending.len + w->lines.len > PENDING_MAX && a->writing)
         (void)!rt_cond_wait(&a->progress, DEADLINE_NEVER);
     buf_put_span(&a->pending, w->lines);

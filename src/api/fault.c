@@ -1,4 +1,4 @@
-/* fault: errors on their way out. Lower rooms say what went wrong; here it gets its S3 name and its document. */
+/* fault: maps errors of lower rooms to S3 error codes and XML documents. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 #define ERROR_BODY_MAX (64u << 10)
 
-/* What S3 calls the codes of base/err.h. What is not listed is InternalError. */
+/* The S3 codes of base/err.h. Codes that are not listed map to InternalError. */
 static const enum s3_code codes[ERR_COUNT_] = {
     [ERR_BAD_REQUEST] = S3_InvalidRequest,
     [ERR_DENIED] = S3_AccessDenied,
@@ -34,10 +34,10 @@ static const enum s3_code codes[ERR_COUNT_] = {
     [ERR_CANCELLED] = S3_ServiceUnavailable,
     [ERR_CLOSED] = S3_ServiceUnavailable,
     [ERR_UNAVAILABLE] = S3_ServiceUnavailable,
-    [ERR_NO_SPACE] = S3_InsufficientStorage, /* 503 would be sent again and again */
+    [ERR_NO_SPACE] = S3_InsufficientStorage, /* clients would retry a 503 forever */
 };
 
-/* May the sentence go to the client? Those of disk and memory stay in the log: they may hold paths. */
+/* True if the client may see the message. Messages about disks and memory stay in the log: they may contain paths. */
 static bool
 is_for_client(enum err code)
 {
@@ -86,7 +86,7 @@ fault_from(struct request *q, enum err code, const struct errbuf *eb)
     if (!is_for_client(code))
         LOG(LOG_ERROR, "api.failed", eb->text, L_TEXT("id", q->http->id),
             L_TEXT("code", err_name(code)), L_SPAN("path", q->http->head->path));
-    /* Where S3 has a sentence that clients know, it is used; ours says more in the other cases. */
+    /* Uses the message of S3 where clients know it, else our own, which is more specific. */
     if (code == ERR_NOT_FOUND || code == ERR_NO_BUCKET || code == ERR_NO_UPLOAD ||
         !is_for_client(code) || eb->text[0] == '\0')
         fault_set(&q->fault, s3, NULL);
@@ -117,7 +117,7 @@ write_document(struct request *q, struct buf *out)
     xml_close(&x);
 }
 
-/* Why there is no object, where that is a delete marker. */
+/* Adds the headers of the delete marker that hides the object. */
 static void
 fault_put_marker(struct request *q)
 {
@@ -167,7 +167,7 @@ fault_answer_xml(struct request *q)
     http_header(q->http, "content-type", SPAN("application/xml"));
     buf_init(&body, ERROR_BODY_MAX);
     write_document(q, &body);
-    if (body.full) { /* a canonical request of 64 KiB: the code alone must do */
+    if (body.full) { /* the canonical request is too long: send the code alone */
         q->fault.extra_count = 0;
         buf_clear(&body);
         write_document(q, &body);

@@ -4,15 +4,15 @@
 #include "api/internal.h"
 #include "base/mem.h"
 
-/* The first prefix that fits decides. They are roots in path style only: with a bucket in Host the whole path is a key,
- * and the last row is what is left. */
+/* The first matching prefix wins. Prefixes count in path style only: with a bucket in Host the whole path is a key, and the
+ * last row applies. */
 static const struct front_end front_ends[] = {
     {"/_/", 0, false, admin_handle, s3_identify, fault_answer_xml},
     {"/s3", 3, true, s3_handle, s3_identify, fault_answer_xml},
     {"/", 0, true, s3_handle, s3_identify, fault_answer_xml},
 };
 
-/* "/_/" fits what is below it, "/s3" itself and what is below it. The second byte rules out nearly every path. */
+/* "/_/" matches paths below it, "/s3" itself and paths below it. Comparing the second byte first rejects nearly every path. */
 static bool
 prefix_fits(struct span path, const char *text)
 {

@@ -1,8 +1,7 @@
-/* gate: one function in front of every route (promise S4): who is the caller, and what may the caller do?
+/* gate: the access check in front of every route (promise S4): authentication and authorization.
  *
- * The front-end says which user signed. The gate decides whether that user has the right that the route's row asks for.
- * Users and buckets are immutable snapshots: no lock, and no allocation but the request's own arena. The gate speaks
- * enum err; the front-end puts it into the words of its protocol.
+ * The front-end identifies the user that signed. The gate checks that this user has the rights that the route requires.
+ * Users and buckets are immutable snapshots: no lock, and no allocation but the request's own arena. The gate returns enum err; the front-end maps it to its protocol.
  */
 #include <assert.h>
 #include <string.h>
@@ -13,7 +12,7 @@
 #include "base/mem.h"
 #include "rt/time.h"
 
-/* A browser sends what any page tells it to, and says which page that was. */
+/* Cross-site request check: a browser sends requests for any page, and names that page in its headers. */
 static bool
 is_foreign_page(const struct request *q)
 {
@@ -30,7 +29,7 @@ is_foreign_page(const struct request *q)
                          q->api->options.domains, q->api->options.domain_count);
 }
 
-/* Without credentials: every right on loopback where that is configured, else what buckets allow to everybody. *why: the
+/* Without credentials: every right on loopback if configured, else the public rights of buckets. *why: the
  * reason when the caller is not trusted as local. */
 static void
 admit_anonymous(struct request *q, const char **why)
@@ -72,7 +71,7 @@ user_of(const struct request *q)
     return k != NULL ? k->user : NULL;
 }
 
-/* What a bucket's owner allows to everybody: reading and listing. */
+/* The public rights of a bucket: reading and listing. */
 static auth_rights
 public_rights(const struct request *q, struct span bucket)
 {
@@ -122,7 +121,7 @@ caller_has_any_right(const struct request *q, struct span bucket)
     return has_any_right(q, user_of(q), bucket);
 }
 
-/* The table of rights: what a route needs, and which callers have it. */
+/* True if the caller has the rights that the route needs. */
 static bool
 has_needed(const struct request *q, const struct auth_user *u, enum need need)
 {
@@ -166,7 +165,7 @@ gate_may_read(struct request *q)
     return has_needed(q, k != NULL ? k->user : NULL, NEED_READ);
 }
 
-/* The user's own limits, before a byte of the body is asked for (promise S11). */
+/* Charges the user's limits before the body is read (promise S11). */
 static enum err
 charge_limits(struct request *q, const struct auth_user *u, struct errbuf *eb)
 {
@@ -211,7 +210,7 @@ gate(struct request *q, enum need need)
     struct errbuf eb = {{0}};
     enum err rc;
 
-    if (need == NEED_NOTHING) { /* a browser never signs it */
+    if (need == NEED_NOTHING) { /* browsers never sign a preflight */
         q->caller.name = SPAN("anonymous");
         return ERR_OK;
     }

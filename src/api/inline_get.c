@@ -10,7 +10,7 @@
 
 /* ---- plain? ---- */
 
-/* Fields that change nothing of a GET's answer. Connection and its like are the HTTP server's. */
+/* Header fields that do not affect the reply to a GET. The http room handles Connection and similar fields. */
 #define BIT(f) (UINT64_C(1) << HTTP_##f)
 #define PLAIN_FIELDS                                                                     \
     (BIT(HOST) | BIT(USER_AGENT) | BIT(ACCEPT) | BIT(ACCEPT_ENCODING) |                  \
@@ -45,7 +45,7 @@ end_read(void *read)
     object_inline_end(read);
 }
 
-/* The bytes of a read go behind the head without a copy; end(arg) releases them, whatever becomes of the answer. */
+/* Sends the bytes of a read after the head without a copy; end(arg) releases them in every case. */
 static enum err
 send_read(struct http_request *http, const struct object_inline *read,
           void (*end)(void *arg), void *arg)
@@ -54,7 +54,7 @@ send_read(struct http_request *http, const struct object_inline *read,
     return http_reply_zero_copy(http, 200, read->pieces, read->count, end, arg);
 }
 
-/* The cached head with the ids of this request; on a connection that does not stay, its lines alone. */
+/* Uses the cached head with this request's ids; on a connection that will close, only its lines. */
 static void
 put_cached_head(struct http_request *http, const struct cached_response *k)
 {
@@ -80,12 +80,13 @@ serve_cached(struct api *a, struct http_request *http, struct cached_response *k
         return false;
     metric_add(M_RESPONSE_CACHE_HITS, 0, 1);
     put_cached_head(http, k);
-    /* An error means that the client is gone. */
+    /* An error means that the client disconnected. */
     (void)!send_read(http, read, end_read, read);
     return http_reply_began(http);
 }
 
-/* An unsigned request: an unsigned one from there was given it. A signed one: its signature is right, and its key was. */
+/* True if the cached response may be sent to this caller. Unsigned: it was sent to an unsigned request of the same kind of
+ * peer. Signed: the signature is valid, and the response was made for the same key. */
 static bool
 was_given_to(const struct api *a, const struct http_request *http,
              const struct cached_response *k)
@@ -110,7 +111,7 @@ inline_get_cached(struct api *a, struct http_request *http)
     return is_plain(http) && find_and_serve(a, http);
 }
 
-/* The caller has passed the gate: the next time the signature is enough. */
+/* Records that this caller passed the gate: for the next request a valid signature suffices. */
 static void
 keep_key(struct cached_response *k, const struct caller *caller)
 {
@@ -196,7 +197,7 @@ async_on_done(struct object_inline *read, bool good)
     http_deferred_done(http, good);
 }
 
-/* A disk that does not answer holds up neither the end of a server nor that of a connection. */
+/* On abandon: a hanging disk delays neither server shutdown nor the close of a connection. */
 static void
 async_on_abandon(struct http_request *http)
 {
@@ -206,7 +207,7 @@ async_on_abandon(struct http_request *http)
     async_end(g);
 }
 
-/* Its bucket and key, which the caller may read. */
+/* Finds bucket and key, and checks that the caller may read the key. */
 static bool
 async_find(struct async_get *g)
 {

@@ -1,22 +1,22 @@
 /* inline_get: plain GETs of small objects, answered without route, gate and formatting, and mostly without a fiber.
  *
  *     plain?  no condition, range, query or unknown field: nothing in the head changes the answer
- *     rights  this caller was given the cached response before; else the rights that the gate knows
- *     bytes   from the block cache, while the object's entry is the same (revalidated); else one read of the disk (async)
+ *     rights  this caller got the cached response before; else the gate's check of rights
+ *     bytes   from the block cache, if the object's index entry is unchanged (revalidated read); else one disk read (async read)
  *     head    the cached one with date and ids of this request; else made by the same functions as in a fiber
  *
- * All four are checked in this order for every such GET, and share their code. It only ever says yes: whatever is unusual
- * is declined, nothing of it has happened then, and a fiber answers the request from its beginning (decisions 0004, 0007).
+ * All four are checked in this order for every such GET, and share their code. This path never rejects: it declines any unusual
+ * request without effect, and a fiber serves that request from the start (decisions 0004, 0007).
  */
 #pragma once
 #include "api/internal.h"
 #include "object/object.h"
 
-/* Without a fiber: answered, or http_defer() has been called. Never switches. */
+/* Without a fiber: true: it replied or called http_defer(). Never switches. */
 bool inline_get(struct api *a, struct http_request *http);
 /* In a fiber: answered from the response cache. May switch. */
 bool inline_get_cached(struct api *a, struct http_request *http);
-/* The same for a signed request that has passed the gate; its bucket is found. */
+/* The same for a signed request that has passed the gate; q->bucket is set. */
 bool inline_get_authorized(struct request *q);
-/* The head of a 200 is built, nothing of it is sent: caches it where the next GET can be served with it. */
+/* Call after the head of a 200 is built and before it is sent: caches the head if later GETs can use it. */
 void inline_get_keep(struct request *q, const struct object_get *get);

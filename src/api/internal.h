@@ -20,25 +20,25 @@ struct api {
 };
 #define API_BENCH_MAX (16u << 20)
 
-/* What a route asks of its caller; the gate's table of rights (promise S4). */
+/* The rights that a route requires of its caller; the gate checks them (promise S4). */
 enum need {
-    NEED_ADMIN_ALL, /* our own pages: admin on every bucket */
-    NEED_ADMIN,     /* of this bucket */
+    NEED_ADMIN_ALL, /* the admin API: admin on every bucket */
+    NEED_ADMIN,     /* admin on this bucket */
     NEED_READ,      /* this key */
     NEED_WRITE,
-    NEED_LIST,      /* what begins with the query's prefix */
+    NEED_LIST,      /* list on the query's prefix */
     NEED_ANY_RIGHT, /* any right in this bucket */
     NEED_USER,      /* any user: the answer shows only what the user's rights cover */
-    NEED_NOTHING,   /* nothing: a preflight */
-    NEED_FORM,      /* what a form's own fields say: the operation asks */
-    NEED_EACH_KEY, /* write, on each key that the body names: the operation asks caller_may() */
+    NEED_NOTHING,   /* no right: a CORS preflight */
+    NEED_FORM,      /* decided by the fields of a form: the operation checks */
+    NEED_EACH_KEY,  /* write on each key in the body: the operation calls caller_may() */
 };
 
 /* The caller, and how its body is framed. Filled by gate(). */
 enum caller_kind {
-    CALLER_ANONYMOUS, /* no credentials: what buckets allow to everybody */
-    CALLER_LOCAL,     /* no credentials, on loopback without `auth`: everything */
-    CALLER_KEY,       /* a user's key and a right signature */
+    CALLER_ANONYMOUS, /* no credentials: public rights of buckets only */
+    CALLER_LOCAL,     /* no credentials, on loopback without `auth`: all rights */
+    CALLER_KEY,       /* a user's key and a valid signature */
 };
 struct caller {
     enum caller_kind kind;
@@ -47,7 +47,7 @@ struct caller {
     const struct auth_key
         *signed_by; /* the key that signed; valid while auth_serial() is `users` */
     uint64_t users;
-    struct auth_charge charge; /* of a user with limits; ended by on_done() */
+    struct auth_charge charge; /* for a user with limits; on_done() ends it */
     struct sigv4_auth auth;
     struct hmac_key key; /* signing key: chunk signatures need it */
 };
@@ -56,18 +56,18 @@ struct request;
 
 /* A protocol below a prefix of the path: a row of the table in front_end.c. */
 struct front_end {
-    const char *prefix;  /* "/_/": what is below it; "/s3": itself and what is below it */
-    size_t skip;         /* bytes of the path that are no part of a name */
+    const char *prefix;  /* "/_/": paths below it; "/s3": itself and paths below it */
+    size_t skip;         /* bytes of the path before the bucket name */
     bool serves_objects; /* a plain GET below it is a read of an object */
     void (*handle)(struct request *q);
-    /* The user that signed the request; *user is NULL when it has no credentials. An error has set the fault. */
+    /* The user that signed the request; *user is NULL when it has no credentials. On error the fault is set. */
     enum err (*identify)(struct request *q, const struct auth_user **user);
     void (*write_error)(struct request *q); /* answers with the fault of the request */
 };
 /* Never NULL. */
 const struct front_end *front_end_of(struct span path, bool bucket_in_host);
 
-/* One request on its way. Lives on the fiber's arena. */
+/* One request. Lives in the request's arena. */
 struct request {
     struct api *api;
     const struct front_end *front; /* never NULL */
@@ -78,69 +78,67 @@ struct request {
     struct caller caller;
     const struct map_bucket *bucket; /* one reference, or NULL */
     struct arena *work; /* owned; NULL until request_work(): large documents */
-    struct buf
-        audit; /* lines that are not written yet (audit.h); empty until the first */
+    struct buf audit;   /* pending audit lines (audit.h) */
     struct fault fault;
-    const struct object_info *marker; /* a delete marker is why: the answer says so */
+    const struct object_info
+        *marker; /* the delete marker that caused the fault; reported in the reply */
     enum metric_op op;
     const struct cors_rule *cors; /* its lines go into every answer; NULL: none */
     bool cors_any;                /* it allows every origin */
-    /* As they stood when it began: what was decided by them may be kept (response_cache.h). */
+    /* Serial of the map when the request began: the response cache keys decisions by it (response_cache.h). */
     uint64_t map_serial;
 };
 
-/* The one gate: every route but livez and readyz stands behind it. ERR_OK: `caller` is known and has what the route
+/* The access check of every route except livez and readyz. ERR_OK: `caller` is set and has the rights that the route
  * needs. Never switches when it admits. */
 enum err gate(struct request *q, enum need need) MUST_CHECK;
-/* A signature of this key was right: the caller is its user. */
+/* Sets the caller to the user of key `k`, whose signature was valid. */
 void gate_admit_key(struct request *q, const struct auth_key *k);
-/* May this caller do that, now? For what the body or a header names: keys to delete, the source of a copy. Asks the
- * users as they are at this moment; must not be called before gate(). */
+/* True if the caller has these rights now. For names in a body or header: keys to delete, the source of a copy. Reads the
+ * current snapshot of users. Call after gate() only. */
 bool caller_may(const struct request *q, auth_rights wanted, struct span bucket,
                 struct span key);
 /* The same; a fault AccessDenied when not. */
 enum err caller_require(struct request *q, auth_rights wanted, struct span bucket,
                         struct span key) MUST_CHECK;
-/* Has the caller any right in this bucket? */
+/* True if the caller has any right in this bucket. */
 bool caller_has_any_right(const struct request *q, struct span bucket);
 
-/* request.c: bucket and key, whichever way they were named, and the front-end they belong to; else the fault says what is
- * wrong. */
+/* request.c: finds bucket, key and front-end, in path or virtual-host style. On error the fault is set. */
 enum err request_split_name(struct request *q) MUST_CHECK;
 /* An arena of WORK_BYTES_MAX for documents that are too large for the request's own; it lives as long. */
 struct arena *request_work(struct request *q);
 #define WORK_BYTES_MAX (24u << 20)
-/* The two ids every answer has, and the lines that CORS wants. */
+/* Adds the two request ids of every reply, and the CORS headers. */
 void request_put_ids(struct request *q);
-/* x-amz-request-id and x-amz-id-2: the first two lines of every answer; and the id written over that in such lines. */
+/* x-amz-request-id and x-amz-id-2: the first two lines of every reply. request_write_ids() overwrites the id in such lines. */
 #define REQUEST_IDS_LEN 66u
 void request_ids_header(struct http_request *http);
 void request_write_ids(char lines[REQUEST_IDS_LEN], const char id[16]);
-/* gate.c: may this GET read its key? Sets no fault: false means that gate() has to decide. Its name is
- * split. Never switches. */
+/* gate.c: true if this GET may read its key. False: gate() must decide; no fault is set. The name must be split. Never switches. */
 bool gate_may_read(struct request *q);
 
-/* admin/admin.c: everything under /_/. */
+/* admin/admin.c: the admin API, under /_/. */
 void admin_handle(struct request *q);
-/* Its pages, for the test that holds the gate before each; false: no more. */
+/* Enumerates its pages, for the test that checks the gate on each; false: no more. */
 bool admin_page_at(size_t index, const char **method, const char **path, enum need *need);
 /* s3/route.c, s3/identify.c: the S3 API. */
 void s3_handle(struct request *q);
 enum err s3_identify(struct request *q, const struct auth_user **user) MUST_CHECK;
 
-/* make_bucket.c: both in the map and in the log, or not at all. `backend` NULL: native. Unless *made is NULL it is one
- * reference, on error too. May switch. */
+/* make_bucket.c: creates a bucket in the map and in the log, or in neither. `backend` NULL: native. *made, unless NULL, is a reference that
+ * the caller owns, on error too. May switch. */
 enum err make_bucket(struct request *q, struct span name,
                      const struct map_backend *backend, const struct map_bucket **made,
                      struct errbuf *eb) MUST_CHECK;
 
-/* make_bucket.c: settings of a bucket, in the map and in the log. The request's own q->bucket stays what it was. May
+/* make_bucket.c: changes a bucket's settings in the map and in the log. q->bucket still is the old snapshot. May
  * switch. */
 enum err change_bucket(struct request *q, const struct map_bucket *b,
                        map_bucket_edit *change, void *arg, struct errbuf *eb) MUST_CHECK;
 
-/* fault.c: turns a code and sentence of a lower room into the fault of this request; returns the code. */
+/* fault.c: sets the request's fault from an error code and message; returns the code. */
 enum err fault_from(struct request *q, enum err code, const struct errbuf *eb);
-const char *fault_name(const struct request *q); /* as the protocol calls it */
-/* Answers with the fault of the request as XML (or bare for HEAD); the connection stays if it can. */
+const char *fault_name(const struct request *q); /* the protocol's error name */
+/* Replies with the fault as XML, without a body for HEAD; keeps the connection if possible. */
 void fault_answer_xml(struct request *q);

@@ -1,4 +1,4 @@
-/* make_bucket: a bucket made or changed in the map, and its record in the log of the disk, so that disks alone suffice
+/* make_bucket: creates or changes a bucket in the map, and logs its record on the disks, so that disks alone suffice
  * to recover (decision D6). */
 #include "api/internal.h"
 #include "base/log.h"
@@ -30,7 +30,7 @@ make_bucket_work(struct request *q, struct span name, const struct map_backend *
     if (rc != ERR_OK)
         return rc;
     rc = note(q, *made, eb);
-    /* Without its record in the log it must not stand: the client will ask again. */
+    /* Roll back: a bucket without its record in the log must not exist. The client will retry. */
     if (rc != ERR_OK && map_bucket_remove(map, name, (*made)->id, NULL) != ERR_OK)
         LOG0(LOG_WARN, "bucket.made", "a bucket stands without its record in the log");
     return rc;

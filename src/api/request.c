@@ -1,4 +1,4 @@
-/* request: what every operation asks of a request, whatever it is: its name, its memory, the headers that each answer has. */
+/* request: functions for every operation: the request's name, its memory, the headers of every reply. */
 #include <assert.h>
 #include <string.h>
 
@@ -50,7 +50,7 @@ put_list(struct request *q, const char *header, const struct cors_names *list)
     buf_fini(&text);
 }
 
-/* The lines of the rule that fits the Origin. */
+/* Adds the headers of the CORS rule that matches the Origin. */
 static void
 put_cors_headers(struct request *q)
 {

@@ -17,7 +17,7 @@
 /* One line of the CPU's cache. */
 struct set {
     uint32_t tags[WAYS]; /* 0: unused */
-    uint32_t next;       /* to be overwritten */
+    uint32_t next;       /* next way to evict */
     uint32_t unused[7];
 };
 static_assert(sizeof(struct set) == LINE, "a look-up waits for one line");
@@ -32,7 +32,7 @@ struct response_cache {
     struct table at[]; /* by rt_loop_index(); allocated at its first use */
 };
 
-/* Where a response would be. */
+/* The position of a response in the table. */
 struct spot {
     struct set *set;
     struct cached_response *entries; /* of the set */
@@ -89,7 +89,7 @@ hash_name(const struct http_head *h)
     return hash_xxh3(h->target.at, h->target.len, hash_xxh3(h->host.at, h->host.len, 0));
 }
 
-/* False: this loop caches nothing yet. */
+/* False: the table of this loop is not allocated yet. */
 static bool
 find_spot(struct response_cache *c, const struct http_request *http, struct spot *out)
 {
@@ -114,7 +114,7 @@ is_named(const struct cached_response *k, const struct http_head *h)
            memcmp(k->text + k->host_len, h->target.at, h->target.len) == 0;
 }
 
-/* All lines at once: one wait for memory instead of one each. */
+/* Prefetches all lines at once, so their cache misses overlap. */
 static void
 prefetch_response(const struct cached_response *k)
 {
@@ -172,7 +172,7 @@ response_cache_place(struct response_cache *c, const struct http_request *http)
     return &at.entries[way];
 }
 
-/* First the set, then the response, then what it refers to: each is in memory that the step before has prefetched. */
+/* Step by step: the set, the response, the object it refers to. Each step reads memory that the previous one prefetched. */
 void
 response_cache_prefetch(const struct api *a, struct http_request *http, unsigned step)
 {

@@ -10,7 +10,7 @@
 
 struct cached_signature {
     uint64_t lines_id; /* 0: unused */
-    uint64_t users;    /* auth_serial() then */
+    uint64_t users;    /* auth_serial() when the entry was made */
     const struct auth_key *key;
     struct sigv4_template template;
 };
@@ -39,7 +39,7 @@ signature_place_of(const struct api *a, uint64_t lines_id)
     return &a->signatures[rt_loop_index()]->at[lines_id % PLACES];
 }
 
-/* The bytes that lines of the same number may differ in. */
+/* The bytes in which requests with equal lines_id may differ. */
 static struct span
 signature_of(const struct http_head *h)
 {
@@ -75,7 +75,7 @@ signature_cache_keep(struct request *q, const struct sigv4_request *req,
     const struct sigv4_auth *auth = &q->caller.auth;
     struct cached_signature *s = signature_place_of(q->api, h->lines_id);
 
-    /* A user with limits comes by the gate each time, where he is counted. */
+    /* Requests of a user with limits always pass the gate, which charges them. */
     if (k->user->meter != NULL)
         return;
     if (h->lines_id == 0 || h->query.at != NULL || auth->kind != SIGV4_HEADER ||

@@ -1,9 +1,9 @@
-/* signature_cache: signatures that were right, so that the next one of the same client costs only what differs.
+/* signature_cache: verified signatures: the next signature of the same client reuses their prepared hashes.
  *
- * Requests whose header lines are the same bytes but for the signature (http_head.lines_id) make the same claim. When the
- * gate has verified one of them, the claim is kept with its prepared hashes (sigv4_template) and its key. The next signature
- * is hashed and compared in constant time, and the key is checked again: after changed users, an expired key or an old date
- * the gate decides. The cache rejects nothing and grants no right.
+ * Requests whose header lines differ only in the signature (http_head.lines_id) share an entry. When the gate has verified one of them, the
+ * entry keeps the prepared hashes (sigv4_template) and the key. The next signature is computed and compared in constant
+ * time, and the key is checked again. After changed users, an expired key or an old date the gate decides. The cache
+ * rejects nothing and grants no rights.
  *
  * One table a loop, no lock. Secrets are wiped when they are overwritten and freed.
  */

@@ -14,7 +14,7 @@ struct ring {
     struct trace_entry *at; /* owned; NULL until the first watcher */
     uint64_t written;       /* entry n lies at n % TRACE_KEPT */
     uint64_t reported_ns;   /* requests done until then were reported */
-    uint64_t gone;          /* overwritten without, and not yet said to be lost */
+    uint64_t gone;          /* overwritten unread, and not yet reported as lost */
 };
 struct trace {
     _Atomic uint64_t until_ns; /* watched until then */
@@ -89,7 +89,7 @@ struct gathering {
     size_t count, room;
 };
 
-/* On the loop of the ring: nothing there runs meanwhile. */
+/* On the loop of the ring, so no entry is added meanwhile. */
 static void
 trace_gather(void *arg)
 {
@@ -98,7 +98,7 @@ trace_gather(void *arg)
     uint64_t first = r->written > TRACE_KEPT ? r->written - TRACE_KEPT : 0;
 
     assert(r->at != NULL || r->written == 0);
-    if (r->reported_ns > 0) /* before the first look nothing was missed */
+    if (r->reported_ns > 0) /* before the first look nothing is lost */
         g->lost += r->gone;
     r->gone = 0;
     r->reported_ns = g->upto_ns;
