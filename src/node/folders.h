@@ -1,4 +1,4 @@
-/* folders: those of the node's state, below the folder of the disk that holds it. */
+/* folders: the directories of the node's state, on the disk that holds it. */
 #pragma once
 #include "base/err.h"
 #include "rt/file.h"
@@ -6,13 +6,13 @@
 struct node_folders {
     struct rt_dir *root, *dot, *state, *meta, *secrets; /* owned; NULL: not open */
 };
-/* Opens them, and makes those that are missing below `path`. What was opened before an error is the caller's to close. All
- * may switch. */
+/* Opens the folders, and creates missing ones below `path`. After an error the caller closes those already opened. All may
+ * switch. */
 enum err node_folders_open(const char *path, struct node_folders *out,
                            struct errbuf *eb) MUST_CHECK;
-/* The same where `root` is open. */
+/* The same with `root` already open. */
 enum err node_folders_in(struct node_folders *f, struct errbuf *eb) MUST_CHECK;
 void node_folders_close(struct node_folders *f);
-/* One folder below `in`, made when missing. */
+/* Opens one folder below `in`; creates it if missing. */
 enum err node_folder(struct rt_dir *in, const char *name, struct rt_dir **out,
                      struct errbuf *eb) MUST_CHECK;

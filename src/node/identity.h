@@ -1,4 +1,4 @@
-/* identity: who this node is, for ever: `.forebay/node/identity` (docs/formats.md, section "node state"). */
+/* identity: the permanent identity of this node: `.forebay/node/identity` (docs/formats.md, section "node state"). */
 #pragma once
 #include <stdint.h>
 
@@ -11,10 +11,10 @@ struct identity {
     uint64_t starts;        /* counts starts: the epoch of this one */
     bool first;             /* minted just now */
 };
-/* Reads it, or mints it where the disk is new too, and counts this start; on stable storage when it returns. `dir` is
+/* Reads the identity, or creates it on a new disk, and counts this start; on stable storage when it returns. `dir` is
  * `.forebay/node`, `disk` the path of the disk. May switch. */
 enum err identity_start(struct rt_dir *dir, const char *disk, struct identity *out,
                         struct errbuf *eb) MUST_CHECK;
-/* Writes it as it is, on stable storage when it returns: for a state that is made from a copy. May switch. */
+/* Writes the identity unchanged, for a state restored from a copy; on stable storage when it returns. May switch. */
 enum err identity_put(struct rt_dir *dir, const struct identity *id,
                       struct errbuf *eb) MUST_CHECK;

@@ -9,7 +9,7 @@
 
 #define NODE_CREDENTIALS "credentials"
 
-/* Everything that is open, in the order of opening. NULL is not open. */
+/* Everything that is open, in the order of opening; NULL: not open. */
 struct node {
     const struct node_options *o;
     const char *state_path; /* the one of o->dirs that holds the state */
@@ -38,8 +38,9 @@ struct node {
     /* copies.c, on loop 0. */
     struct {
         struct rt_cond wanted, written;
-        uint64_t want, have; /* changes that copies are to have, and do */
-        uint64_t number;     /* written by this start */
+        uint64_t want,
+            have;        /* number of changes made, and number of those in the copies */
+        uint64_t number; /* written by this start */
         bool running, hangs;
     } copies;
 
@@ -53,27 +54,27 @@ struct node {
 /* disks.c */
 enum err node_find_state(struct node *n) MUST_CHECK;
 enum err node_open_disks(struct node *n) MUST_CHECK;
-/* From now on the disks know which buckets there are: after the map, until it is stopped. */
+/* Connects the disks to the map's list of buckets. Call after the map is open; ends before the map is stopped. */
 void node_report_buckets(struct node *n);
 /* copies.c */
-/* The state as it is to each disk that does not hold it; what fails is logged. Loop 0. May switch. */
+/* Writes the current state to each disk that does not hold it; logs failures. Loop 0. May switch. */
 void node_write_state_copies(struct node *n);
-/* A fiber: does that after each change, until it is cancelled. */
+/* A fiber: writes the copies after each change, until it is cancelled. */
 void node_state_copies_run(void *node);
-/* The state has changed, durably: returns when the copies have it too, or a moment later. Any loop. May switch. */
+/* Call after a durable change of the state. Returns when the copies contain it, or after a short timeout. Any loop. May switch. */
 void node_state_changed(void *node);
-/* No disk here holds the state: makes it from the newest copy, on the disk that has that one. ERR_NOT_FOUND: there is none. */
+/* No disk holds the state: restores it from the newest copy, on the disk with that copy. ERR_NOT_FOUND: there is none. */
 enum err node_restore_state_copy(struct node *n) MUST_CHECK;
-/* memory.c: fits what has a size of its own into the memory there is, before anything is started; and connections into
- * the descriptors that are left, once everything else is open. */
+/* memory.c: fits the pools and caches into the available memory, before anything starts; and the number of connections into the
+ * free descriptors, once everything else is open. */
 void node_fit_memory(struct node_options *o);
 void node_fit_descriptors(struct http_server_options *h);
-/* A fiber: while memory is tight the block cache gives back an eighth of its room a second. */
+/* A fiber: while memory is tight, shrinks the block cache by an eighth of its size a second. */
 void node_watch_memory(void *node);
 
 /* reload.c: what can change while the node serves. */
 
-/* The users of files: the first start's, and `more` unless it is NULL. May switch. */
+/* Loads the users from files: the file of the first start, and `more` unless NULL. May switch. */
 enum err node_load_users(struct node *n, struct auth *a, const char *more,
                          struct errbuf *eb) MUST_CHECK;
 enum err node_open_tls(struct node *n) MUST_CHECK;

@@ -1,21 +1,19 @@
-/* memory: everything that has a size of its own is fitted into what this process may use; so is the number of
- * connections into its descriptors. */
+/* memory: fits pools and caches into the memory that this process may use, and the number of connections into its descriptors. */
 #include "base/account.h"
 #include "base/mem.h"
 #include "node/internal.h"
 #include "rt/limits.h"
 
-#define OWN_BYTES                                                                        \
-    MIB(32) /* code, libraries, maps of the cluster: what is there before anybody asks */
+#define OWN_BYTES     MIB(32) /* baseline: code, libraries, cluster maps */
 #define SMALL_MACHINE MIB(96)
 #define REQUEST_BYTES                                                                    \
-    KIB(48) /* what a request takes at least, with its stack: bounds how many there may be, and how many wait */
+    KIB(48) /* least memory of a request, with its stack; bounds the requests in flight and waiting */
 #define LOOK_MS         1000u
 #define FILES_MOST      4096u /* descriptors kept for files and remotes */
 #define FILES_LEAST     16u
 #define CONNECTIONS_LOW 4u
 
-/* Nine tenths of what there is, unless configured. */
+/* The configured limit, or nine tenths of the available memory. */
 static uint64_t
 limit_of(const struct node_options *o)
 {
@@ -62,7 +60,7 @@ node_fit_memory(struct node_options *o)
     o->block_cache_bytes = MIN(block_cache, rest / 5);
     o->memtable_bytes =
         MAX(MIN(memtable, rest / 16 / disks), MIB(1)); /* each disk has one */
-    /* Pages of the file: the kernel takes them back for what is asked of it otherwise. */
+    /* Page cache: the kernel reclaims it when other memory is needed. */
     o->index_resident_bytes = limit / 2 / disks;
     most = MAX(rest / 4 / REQUEST_BYTES, UINT64_C(16));
     o->http.requests_max = (uint32_t)MIN((uint64_t)o->http.requests_max, most);
@@ -104,7 +102,7 @@ node_watch_memory(void *node)
     rt_doing("memory watch");
     while (rt_sleep_ms(LOOK_MS) == ERR_OK) {
         if (rt_blocking(memory_look_work, &l, DEADLINE_NEVER) != ERR_OK)
-            continue; /* the pool is full: in a second again */
+            continue; /* the pool is full: retry in a second */
         if (l.pressed != said)
             LOG(LOG_INFO, "node.memory_pressure",
                 l.pressed ? "memory is tight: the block cache shrinks"

@@ -181,7 +181,7 @@ node_open_all(struct node *n)
     return rc == ERR_OK ? listen_http(n) : rc;
 }
 
-/* Whatever is open, in reverse. */
+/* Closes everything that is open, in reverse order. */
 static void
 close_all(struct node *n)
 {
@@ -199,7 +199,7 @@ close_all(struct node *n)
     api_free(&n->api);
     audit_close(&n->audit);
     cloud_stop(&n->cloud);
-    disks_close(&n->disks); /* asks the map which buckets there are */
+    disks_close(&n->disks); /* uses the map's list of buckets */
     map_stop(&n->map);
     auth_free(&n->auth);
     meta_close(&n->meta);
@@ -216,7 +216,7 @@ on_signal(void *arg)
 
     n->signals++;
     if (n->draining != NULL)
-        rt_cancel(n->draining); /* asked twice: what is in flight is cut */
+        rt_cancel(n->draining); /* second signal: cancel the requests in flight */
     rt_cond_broadcast(&n->signalled);
 }
 

@@ -1,7 +1,6 @@
 /* node: one server from start to end: opens its state and its disk, listens, drains at a signal, closes in reverse.
  *
- * node_serve() blocks the calling thread until the server has ended. A second signal ends the drain at once. SIGHUP reads
- * again what may change while it serves: all of it, or nothing.
+ * node_serve() blocks the calling thread until the server has ended. A second signal ends the drain at once. SIGHUP reloads the options that may change while it serves: all of them, or none.
  */
 #pragma once
 #include <stdbool.h>
@@ -47,15 +46,14 @@ struct node_options {
     const char *addr;        /* "127.0.0.1" */
     uint16_t port;
     struct node_live live;
-    /* Reads the configuration again, on a worker, at SIGHUP. *out is lent until the next call. NULL: there is nothing to
-     * read. */
+    /* Reads the configuration again, on a worker, at SIGHUP. *out is lent until the next call. NULL: no configuration. */
     enum err (*reload)(struct node_live *out, void *arg, struct errbuf *eb);
-    /* What it read is in force, or (`taken` false) was rejected: nothing has changed then. */
+    /* Reports the result: the new values are in force, or (`taken` false) all were rejected. */
     void (*reloaded)(bool taken, void *arg);
     const char *audit;  /* file of the audit log, or NULL: the log */
     bool auth;          /* no anonymous caller on loopback either */
-    bool insecure_http; /* plain HTTP off loopback, in words */
-    uint64_t skew_s;    /* how far a client's clock may be off; 0: 15 minutes */
+    bool insecure_http; /* explicit permission for plain HTTP off loopback */
+    uint64_t skew_s;    /* tolerated difference of a client's clock; 0: 15 minutes */
     const char *region; /* NULL: us-east-1 */
     const char *const *domains;
     unsigned domain_count;

@@ -1,5 +1,5 @@
-/* offline: the state and the disks of a node that does not serve, opened for a tool: import, restore. It counts as a start of
- * the node, and what is written goes the way of every write: placed, in logs, durable. On loop 0; may switch. */
+/* offline: opens the state and the disks of a stopped node for a tool: import, restore. It counts as a start of the node. Writes
+ * take the usual path: placement, log, durable. On loop 0; may switch. */
 #pragma once
 #include "disks/disks.h"
 #include "map/map.h"
@@ -18,9 +18,9 @@ struct node_offline {
 /* `paths`: all disks of the node, in any order; a new folder becomes a new node. On an error *out is closed. */
 enum err node_offline_open(const char *const *paths, unsigned count,
                            struct node_offline *out, struct errbuf *eb) MUST_CHECK;
-/* The map is read when it is first wanted: after a tool has filled meta. */
+/* Opens the map; separate, so that a tool can fill meta first. */
 enum err node_offline_map(struct node_offline *n, struct errbuf *eb) MUST_CHECK;
-/* What is written from now on is younger than all of that epoch. Before disks or map are used. On an error *n is closed. */
+/* Raises the epoch, so that later writes have newer versions than all of `epoch`. Before disks or map are used. On an error *n is closed. */
 enum err node_offline_raise(const char *const *paths, unsigned count, uint64_t epoch,
                             struct node_offline *n, struct errbuf *eb) MUST_CHECK;
 /* A restore into this node is under way, or was broken off: `dot`/NODE_RESTORING holds what the backup says of itself, and
@@ -28,7 +28,7 @@ enum err node_offline_raise(const char *const *paths, unsigned count, uint64_t e
 #define NODE_RESTORING     "restoring"
 #define NODE_RESTORED      "restored"
 #define NODE_RESTORING_MAX 4096u
-/* For who is about to serve. */
+/* Call before serving. */
 enum err node_check_restored(struct rt_dir *dot, const char *path,
                              struct errbuf *eb) MUST_CHECK;
 void node_offline_close(struct node_offline *n);

@@ -1,7 +1,7 @@
 /* reload: what changes while the node serves: users of files, the certificate, what is logged.
  *
- * SIGHUP reads the configuration again and makes everything that it asks for before the first of it is put in force: all
- * of it, or nothing. The certificate is also looked at by itself, since those who renew it seldom tell.
+ * SIGHUP reads the configuration again and prepares every change before it applies the first: all of them, or none. The certificate files are also polled,
+ * because renewal tools rarely send SIGHUP.
  */
 #include <inttypes.h>
 #include <signal.h>
@@ -137,7 +137,7 @@ struct paths {
     char *cert, *key; /* those of the last reload; owned */
 };
 
-/* New connections get what the files hold now; when they cannot be used the old one stays. May switch. */
+/* Loads the certificate for new connections; if the files are unusable, keeps the old one. May switch. */
 static void
 reload_renew(struct node *n, const struct paths *p, const char *why)
 {
@@ -160,7 +160,7 @@ reload_renew(struct node *n, const struct paths *p, const char *why)
 
 /* ---- SIGHUP ---- */
 
-/* Everything that can fail, before anything is changed. */
+/* The prepared changes: every step that can fail runs before anything changes. */
 struct change {
     struct node_live to;
     struct auth *users;
@@ -265,7 +265,7 @@ certificate_changed(const struct node *n)
            rt_blocking(reload_look_work, &l, DEADLINE_NEVER) == ERR_OK && l.stale;
 }
 
-/* One fiber for both, so that they never meet. */
+/* One fiber for both, so that reloads never run concurrently. */
 static void
 reload_watch(void *arg)
 {

@@ -1,8 +1,8 @@
 /* Copies of the node's state: on every disk that does not hold it, one file, rewritten after each change. When the disk
  * with the state is lost, a start takes the newest of them.
  *
- * A change is answered when its copies are written, or COPY_WAIT_MS later: a disk that hangs does not stop what the
- * node's own state already has.
+ * A change is acknowledged when its copies are written, or after COPY_WAIT_MS: the change is durable in the node's own state
+ * already, so a hanging disk must not block it.
  */
 #include <openssl/crypto.h>
 #include <stdlib.h>
@@ -205,7 +205,7 @@ state_copies_load(const char *path, char **text, struct state_copy *out,
     return rc;
 }
 
-/* The newest good one: which path; its bytes are the caller's. */
+/* Finds the newest valid copy and its path; the caller owns the bytes. */
 static enum err
 find_newest(struct node *n, unsigned *which, char **text, struct state_copy *best)
 {
@@ -274,7 +274,7 @@ state_copies_put_back(struct node_folders *f, struct meta *m, struct span key,
     return rt_file_store(dir, text, value.at, value.len, 0600, eb);
 }
 
-/* The identity comes last: until it is there, this is begun again. */
+/* Writes the identity last: without it, the next start repeats the restore. */
 static enum err
 make_state(const char *path, const struct state_copy *c, struct errbuf *eb)
 {

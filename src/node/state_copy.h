@@ -1,5 +1,5 @@
 /* state_copy: the node's state as one file, `.forebay/node.copy`, for disks that do not hold it: docs/formats.md section 10.
- * Bytes and structs, no I/O. What stands in it are pairs of meta/dump.h; keys "file:NAME" are files.
+ * Encoding only, no I/O. It contains pairs of meta/dump.h; keys "file:NAME" are files.
  */
 #pragma once
 #include <stdint.h>
@@ -19,7 +19,7 @@ struct state_copy {
     struct span pairs; /* read: in the bytes given */
 };
 
-/* Of two copies the newer one? */
+/* True if the first copy is newer. */
 static inline bool
 state_copy_newer(const struct state_copy *a, const struct state_copy *b)
 {

@@ -1,4 +1,4 @@
-/* state_lost: disks with objects, and a node's state without buckets: the file of it is gone, or was emptied. */
+/* state_lost: detects disks with objects next to a node state without buckets: its file was deleted or emptied. */
 #pragma once
 #include "disks/disks.h"
 #include "meta/meta.h"
