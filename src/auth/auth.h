@@ -1,13 +1,13 @@
-/* auth: users, their keys, what they may do.
+/* auth: users, their keys and their rights.
  *
  * Users come from two places. Profiles of files in the format of AWS's shared credentials file may do everything: the
- * keys of the first start, and `--credentials`. Users that `forebay user` makes stand in meta, each with keys and grants
+ * keys of the first start, and `--credentials`. Users created by `forebay user` are stored in meta, each with keys and grants
  * (auth/grant.h). On a loopback connection without `auth` the anonymous caller may do everything too; credentials that
  * are sent are checked always.
  *
- * Readers: any loop, without a lock: what auth_find() lends is part of an immutable snapshot and is good until the fiber
- * switches; afterwards it is asked for again. Changes replace the snapshot whole; they run on loop 0, one at a time.
- * Secrets are wiped when freed and never leave this room but for the signature's check and the answer that makes them.
+ * Readers: any loop, without a lock: auth_find() lends a part of an immutable snapshot, valid until the fiber switches; then look it
+ * up again. Changes replace the whole snapshot; they run on loop 0, one at a time. Secrets are wiped when freed. They
+ * leave this room only for signature checks and in the reply that creates them.
  */
 #pragma once
 #include "auth/grant.h"
@@ -30,13 +30,13 @@ struct auth_options {
 enum err auth_new(const struct auth_options *o, struct auth **out,
                   struct errbuf *eb) MUST_CHECK;
 void auth_free(struct auth **ap);
-/* Adds every profile of the file. Refused when group or others can read it: ERR_DENIED. Set-up only. May switch. */
+/* Adds every profile of the file. ERR_DENIED when group or others can read it. Set-up only. May switch. */
 enum err auth_load(struct auth *a, struct rt_dir *dir, const char *name,
                    struct errbuf *eb) MUST_CHECK;
-/* Writes `name` (0600) with one random user when it is not there; loads it. Set-up only. May switch. */
+/* Creates `name` (0600) with one random user if it does not exist; loads it. Set-up only. May switch. */
 enum err auth_make_first(struct auth *a, struct rt_dir *dir, const char *name,
                          struct errbuf *eb) MUST_CHECK;
-/* Loads the users that stand in `meta`, which must outlive `a`; without it they cannot be changed. On loop 0, once,
+/* Loads the users stored in `meta`, which must outlive `a`. Without meta, users cannot be changed. On loop 0, once,
  * after the files. May switch. */
 enum err auth_load_meta(struct auth *a, struct meta *meta, struct errbuf *eb) MUST_CHECK;
 /* The files again, as another struct auth has read them (auth_new, auth_load ...): its users replace those that came
@@ -44,7 +44,7 @@ enum err auth_load_meta(struct auth *a, struct meta *meta, struct errbuf *eb) MU
 enum err auth_replace_files(struct auth *a, struct auth *fresh,
                             struct errbuf *eb) MUST_CHECK;
 
-/* Is the value of this key of meta secret? Then a backup leaves it out, or seals it. */
+/* True if the value of this meta key is secret: a backup omits or seals it. */
 bool auth_is_secret(struct span meta_key);
 
 /* ---- asking: any loop, no lock, no allocation ---- */
@@ -64,22 +64,22 @@ struct auth_key {
 };
 /* NULL when unknown. Lent until the fiber switches. */
 const struct auth_key *auth_find(const struct auth *a, struct span access_key);
-/* Another number whenever users, keys or grants have changed: what was found by an earlier one must be asked for again, and
- * what auth_find() lent under the same number is still good. */
+/* Changes with every change of users, keys or grants. Results obtained under an older serial are stale; what auth_find()
+ * lent under the same serial is still valid. */
 uint64_t auth_serial(const struct auth *a);
-/* What his grants give together on a key, or on what begins with `key` for a listing; bucket "*" means all of them. */
+/* The union of the user's grants on a key, or on all keys that begin with `key` for a listing; bucket "*": all buckets. */
 auth_rights auth_user_rights(const struct auth_user *u, struct span bucket,
                              struct span key);
-/* Are these rights among them? */
+/* True if the user's rights include `wanted`. */
 bool auth_may(const struct auth_user *u, auth_rights wanted, struct span bucket,
               struct span key);
-/* Any right at all in this bucket: is its being there his business? */
+/* True if the user has any right in this bucket, so may learn that it exists. */
 bool auth_has_any_right(const struct auth_user *u, struct span bucket);
 
 bool auth_anonymous_ok(const struct auth *a, bool peer_is_loopback);
 bool auth_clear_text_ok(const struct auth *a);
-/* Is this Host header ours when the caller is anonymous on loopback: a loopback name or address, *.localhost, or a
- * configured domain? (So that web pages cannot reach in.) */
+/* Checks the Host header of an anonymous caller on loopback: it must be a loopback name or address, *.localhost, or a
+ * configured domain. Prevents DNS rebinding by web pages. */
 bool auth_host_ok(const struct auth *a, struct span host, const char *const *domains,
                   unsigned count);
 
@@ -92,21 +92,21 @@ struct auth_new_key {
 };
 void auth_new_key_wipe(struct auth_new_key *m);
 
-/* With one key and no grant. ERR_EXISTS. */
+/* Creates a user with one key and no grant. ERR_EXISTS. */
 enum err auth_user_add(struct auth *a, struct span name, struct auth_new_key *out,
                        struct errbuf *eb) MUST_CHECK;
-/* ERR_NOT_FOUND. His keys open nothing from then on. */
+/* ERR_NOT_FOUND. The user's keys are invalid from then on. */
 enum err auth_user_remove(struct auth *a, struct span name, struct errbuf *eb) MUST_CHECK;
-/* A new lasting key; the lasting ones so far end after `keep_ms` (0: now), so that two work while clients change over. */
+/* A new lasting key; existing lasting keys expire after `keep_ms` (0: now), so that both work while clients switch keys. */
 enum err auth_user_rotate(struct auth *a, struct span name, uint64_t keep_ms,
                           struct auth_new_key *out, struct errbuf *eb) MUST_CHECK;
-/* A key with a token that ends by itself; it may do what the user may. */
+/* A temporary key with a token, and with the user's rights. */
 enum err auth_user_temporary(struct auth *a, struct span name, uint64_t for_ms,
                              struct auth_new_key *out, struct errbuf *eb) MUST_CHECK;
 enum err auth_user_grant(struct auth *a, struct span name, auth_rights rights,
                          struct span bucket, struct span prefix,
                          struct errbuf *eb) MUST_CHECK;
-/* From the grant on exactly that bucket and prefix. */
+/* Removes rights from the grant on exactly that bucket and prefix. */
 enum err auth_user_revoke(struct auth *a, struct span name, auth_rights rights,
                           struct span bucket, struct span prefix,
                           struct errbuf *eb) MUST_CHECK;
@@ -114,11 +114,11 @@ enum err auth_user_revoke(struct auth *a, struct span name, auth_rights rights,
 /* 0 of a limit: none. ERR_BAD_REQUEST over AUTH_REQUESTS_MAX and the others. */
 enum err auth_user_limit(struct auth *a, struct span name, const struct auth_limits *l,
                          struct errbuf *eb) MUST_CHECK;
-/* Of a user that stands in meta. False: there is none. */
+/* The limits of a user in meta. False: no such user. */
 bool auth_user_limits(const struct auth *a, struct span name, struct auth_limits *out);
 
-/* What may be shown of users: no secret among it. All of one moment: count and places belong to the list that was taken.
- * Lent until the fiber switches. */
+/* The public part of users, without secrets: one consistent snapshot. Count and indexes refer to that snapshot. Lent until
+ * the fiber switches. */
 struct auth_users;
 struct auth_shown {
     const char *name;
@@ -131,6 +131,6 @@ struct auth_shown {
 const struct auth_users *auth_users_now(const struct auth *a);
 uint32_t auth_users_count(const struct auth_users *s);
 void auth_users_at(const struct auth_users *s, uint32_t index, struct auth_shown *out);
-/* The index-th key of that user; secret and token are not for showing. */
+/* The index-th key of that user; do not show its secret and token. */
 const struct auth_key *auth_users_key(const struct auth_users *s, uint32_t user,
                                       uint32_t index);

@@ -1,8 +1,8 @@
-/* grant: what a user may do, and where. Pure; any thread.
+/* grant: the rights of a user, and their scope. Pure; any thread.
  *
  * A grant gives rights on a bucket, or on all of them ("*"), to keys that begin with a prefix. Rights add up over grants;
- * nothing takes one away. There are 32 bits, one for each thing that a front-end may ask for. What S3 users know, read,
- * write, list and admin, are unions of them. A user with all of `admin` has every right, because that user could grant the others.
+ * no grant removes a right. A set of rights is a mask of 32 bits, one for each operation that a front-end
+ * checks. The rights that S3 users know, read, write, list and admin, are unions of these. A user with all of `admin` has every right, because that user could grant the others.
  */
 #pragma once
 #include <assert.h>
@@ -72,7 +72,7 @@ struct auth_grant {
  * every bucket. */
 auth_rights auth_grant_rights(const struct auth_grant *g, struct span bucket,
                               struct span key);
-/* Does `have` include all of `wanted`? All of `admin` includes everything. */
+/* True if `have` includes all of `wanted`. All of `admin` includes every right. */
 static inline bool
 auth_rights_include(auth_rights have, auth_rights wanted)
 {
@@ -85,6 +85,6 @@ enum err auth_rights_parse(struct span text, auth_rights *out,
 /* "read,list"; "all"; "none". Unions first, then the single rights that are left. */
 #define AUTH_RIGHTS_TEXT 256
 const char *auth_rights_text(auth_rights rights, char out[AUTH_RIGHTS_TEXT]);
-/* Is it one that can be kept: some rights, a bucket's name or "*", a prefix that is not too long, and none with "*"? */
+/* Validates a grant: at least one right, a bucket name or "*", a prefix within the limit, and no prefix with "*". */
 enum err auth_grant_check(auth_rights rights, struct span bucket, struct span prefix,
                           struct errbuf *eb) MUST_CHECK;

@@ -9,9 +9,9 @@
 
 /* One snapshot: immutable once published. */
 struct auth_users {
-    uint64_t serial; /* of one struct auth: no two are the same */
+    uint64_t serial; /* unique within one struct auth */
     uint32_t count, key_count;
-    struct user **at;        /* owned; those of files first, then by name */
+    struct user **at;        /* owned; users from files first, then by name */
     struct auth_user *shown; /* of each user */
     struct auth_key *keys;   /* of all, in order of ids: points into `at` */
 };
@@ -21,18 +21,19 @@ struct auth {
     _Atomic(struct auth_users *) now; /* never NULL */
     atomic_ullong serials;
     /* On loop 0, or before others see it. */
-    struct user **files; /* owned: the users that stand in files */
+    struct user **files; /* owned: the users from files */
     uint32_t file_count;
-    struct auth_meter *
-        *meters; /* owned, by name: of all that ever had limits; they stay */
+    struct auth_meter **
+        meters; /* owned, by name: of every user that ever had limits; never freed before `auth` */
     uint32_t meter_count;
     struct meta *meta;              /* NULL: none can be changed */
-    struct meta_follower *follower; /* owned; publishes what stands in meta */
+    struct meta_follower *follower; /* owned; publishes changes of meta */
     struct rt_sem change;           /* one change at a time */
     struct rt_sem publish;          /* one new snapshot at a time */
 };
 
-/* Publishes what files and meta say now; *revision (NULL: not wanted) is that of meta. ERR_EXISTS when two keys or names are the same; nothing has changed then. May
+/* Publishes a snapshot of files and meta; *revision (may be NULL) is that of meta. ERR_EXISTS, without effect, if two keys
+ * or names are equal. May
  * switch when there is meta. */
 enum err auth_publish(struct auth *a, uint64_t *revision, struct errbuf *eb) MUST_CHECK;
 /* A copy of its own. */

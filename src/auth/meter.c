@@ -17,7 +17,7 @@ cost_ns(uint64_t amount, uint64_t a_second)
     return ns < 1e18 ? (uint64_t)ns : (uint64_t)1e18; /* thirty years */
 }
 
-/* What is asked for now is paid for behind what was asked for before; false when that is over a second from now. */
+/* Charges `cost` behind earlier charges; false when these reach more than a second into the future. */
 static bool
 pay(_Atomic uint64_t *until, uint64_t cost, uint64_t now_ns)
 {
@@ -31,7 +31,7 @@ pay(_Atomic uint64_t *until, uint64_t cost, uint64_t now_ns)
     return true;
 }
 
-/* What was used after all; a refund where it is less. */
+/* Settles a charge with the actual usage; refunds the difference if that is less. */
 static void
 meter_pay_off(_Atomic uint64_t *until, uint64_t paid, uint64_t used, uint64_t now_ns)
 {

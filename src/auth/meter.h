@@ -1,6 +1,6 @@
-/* meter: how much a user with limits has used of late (promise S11). Counted for the node, not for a loop: lock-free, any thread; a
- * user without limits has no meter and costs nothing. What is allowed a second may come at once; who takes more waits until it is
- * paid off. Bodies whose length is known count when they begin, all others when they end.
+/* meter: rate limits of a user (promise S11), counted for the whole node: lock-free, any thread. A user without limits has no
+ * meter and costs nothing. The burst is one second's allowance; beyond it requests are rejected until the debt is paid
+ * off. A body of known length is charged at its begin, any other at its end.
  */
 #pragma once
 #include <stdatomic.h>
@@ -17,23 +17,23 @@ struct auth_limits {
 #define AUTH_PARTS_MAX    1000000u
 
 struct auth_meter {
-    _Atomic uint64_t requests_ns, bytes_ns; /* paid for until then */
+    _Atomic uint64_t requests_ns, bytes_ns; /* the time until which usage is charged */
     _Atomic uint32_t parts;
     char *name; /* owned; the user's */
 };
 enum auth_over { AUTH_WITHIN, AUTH_OVER_REQUESTS, AUTH_OVER_BYTES, AUTH_OVER_PARTS };
-/* One request: what it took, for its end. */
+/* The charge of one request, settled at its end. */
 struct auth_charge {
     struct auth_meter *meter; /* NULL: nothing to be ended */
     struct auth_limits limits;
     uint64_t bytes;
     bool part;
 };
-/* `bytes` of a body that is to come, 0 where the length is unknown. Within the limits: charged, *out is to be ended. */
+/* `bytes` of the expected body, 0 if unknown. AUTH_WITHIN: charged; the caller ends *out. */
 enum auth_over auth_meter_begin(struct auth_meter *m, const struct auth_limits *l,
                                 bool part, uint64_t bytes, uint64_t now_ns,
                                 struct auth_charge *out);
-/* So many bytes it was. Twice is fine. */
+/* Settles the charge with the actual bytes; idempotent. */
 void auth_meter_end(struct auth_charge *c, uint64_t bytes, uint64_t now_ns);
-/* How often a limit has refused since the start. */
+/* Rejections by this limit since the start. */
 uint64_t auth_meter_refused(enum auth_over why);

@@ -1,4 +1,4 @@
-/* user: a user as it is kept: name, keys, grants; and its record (docs/formats.md, section "user record"). Inside `auth`
+/* user: a stored user: name, keys, grants; and its record (docs/formats.md, section "user record"). Inside `auth`
  * only; pure. Secrets are wiped when freed. */
 #pragma once
 #include "auth/grant.h"
