@@ -1,9 +1,9 @@
 /* conf: the options of the server, checked, with where each value came from.
  *
  * Defaults < file < environment < command line, whatever the order of the calls; within a
- * source the last one wins. Every call checks all it is given: an unknown name is an
- * error with a suggestion, an old name one that gives the new name, a value of the wrong kind or size is an error that names its
- * limits. After an error the configuration may be half changed: throw it away. A struct
+ * source the last one wins. Every call validates its whole input. The error for an unknown name suggests a name, the error for an old name gives the
+ * new one, and the error for an invalid value gives the limits. After an error the configuration may be partly changed:
+ * discard it. A struct
  * conf is built by one thread before the loops start, then only read, by any.
  *
  *     conf = conf_new();
@@ -11,8 +11,7 @@
  *     conf_set(conf, "cache.budget=1GiB", "--set", &eb) ...
  *     conf_u64(conf, OPT_CACHE_BUDGET);
  *
- * conf_file() is the one place outside rt that reads a file: there are no loops yet, and
- * how many there will be stands in it.
+ * conf_file() is the one place outside rt that reads a file: no loops exist yet, because the file sets their number.
  */
 #pragma once
 #include <stdbool.h>
@@ -57,8 +56,7 @@ enum err conf_set(struct conf *c, const char *pair, const char *flag,
 enum err conf_set_option(struct conf *c, enum conf_option id, const char *value,
                          const char *flag, struct errbuf *eb) MUST_CHECK;
 
-/* The type must fit the option: asserted. U64 and SIZE as they are, DURATION in
- * milliseconds. */
+/* The type must match the option: asserted. DURATION is in milliseconds. */
 uint64_t conf_u64(const struct conf *c, enum conf_option id);
 bool conf_bool(const struct conf *c, enum conf_option id);
 const char *conf_text(const struct conf *c,
@@ -67,13 +65,13 @@ unsigned conf_enum(const struct conf *c,
                    enum conf_option id); /* index into the choices */
 const char *const *conf_list(const struct conf *c, enum conf_option id, size_t *count);
 
-/* Whether it was set, and where: "forebay.toml:3", "FOREBAY_LISTEN", "--set",
+/* Where the value was set: "forebay.toml:3", "FOREBAY_LISTEN", "--set",
  * "default". */
 enum conf_origin conf_origin(const struct conf *c, enum conf_option id);
 const char *conf_where(const struct conf *c, enum conf_option id);
 
-/* Calls on_change for each option that has another value in `b`; `live`: a reload is enough for it. `from` and `to` are
- * as one writes them in TOML, lent until it returns. */
+/* Calls on_change for each option whose value differs in `b`; `live`: a reload applies it. `from` and `to` are TOML values,
+ * lent during the call. */
 void conf_compare(const struct conf *a, const struct conf *b,
                   void (*on_change)(enum conf_option id, bool live, const char *from,
                                     const char *to, void *arg),
@@ -81,7 +79,7 @@ void conf_compare(const struct conf *a, const struct conf *b,
 
 /* What conf_show() writes. */
 enum conf_form {
-    CONF_AS_TOML,        /* a file that says the same */
+    CONF_AS_TOML,        /* a file with the same values */
     CONF_AS_TOML_ORIGIN, /* with "# from ..." behind each value */
     CONF_AS_JSON,        /* value, default, type, origin, restart and help of each */
 };

@@ -14,7 +14,7 @@
 struct flag {
     const char *name;  /* without dashes: "endpoint-url" */
     char letter;       /* 'r', or 0 */
-    const char *value; /* what stands for its value in --help: "URL"; NULL: a switch */
+    const char *value; /* placeholder of its value in --help: "URL"; NULL: a switch */
     const char *help;
     bool many; /* may be given more than once */
 };
@@ -51,7 +51,7 @@ void args_fini(struct args *a);
 /* "forebay -q ls": how many of the words before the verb are flags, of `common`, and their values. */
 enum err flags_lead(const struct flag *common, int argc, char *const *argv, int *count,
                     struct errbuf *eb) MUST_CHECK;
-/* Of a flag that people know by another name, "endpoint": its own, "endpoint-url". */
+/* Resolves an alias of a flag: "endpoint" to "endpoint-url". */
 struct span flags_real_name(struct span name);
 
 /* Asserted: the verb has a flag of that name. */

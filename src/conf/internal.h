@@ -25,19 +25,18 @@ struct conf {
     struct conf_value values[OPT_COUNT_];
 };
 
-/* Fills v from a text as the environment and flags have it, or says what is wrong with
- * it. */
+/* Parses a value in the syntax of environment and flags into v; the error message gives the reason. */
 enum err value_parse(enum conf_option id, struct span text, struct conf_value *v,
                      struct errbuf *eb) MUST_CHECK;
 /* Checks the limits of the row. */
 enum err value_check(enum conf_option id, const struct conf_value *v,
                      struct errbuf *eb) MUST_CHECK;
 void value_fini(struct conf_value *v);
-/* As one writes it in TOML: 64MiB, "10s", true, ["a", "b"]. */
+/* Writes the value in TOML: 64MiB, "10s", true, ["a", "b"]. */
 void value_put(struct buf *out, enum conf_option id, const struct conf_value *v);
-/* A number of the row's type, as one reads it: 64MiB, 10s, 4096. */
+/* Writes a number of the row's type with its unit: 64MiB, 10s, 4096. */
 void value_put_number(struct buf *out, enum conf_type type, uint64_t number);
 /* The n-th of "a|b|c"; empty beyond the last. */
 struct span value_choice(const char *choices, unsigned n);
-/* Says that there is no such option, and which may be meant. */
+/* Fills in the error for an unknown option, with a suggestion. */
 enum err conf_unknown(struct span name, struct errbuf *eb);

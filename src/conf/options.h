@@ -5,9 +5,9 @@
  *   least, most   of U64 and SIZE as they are, of DURATION in ms, of TEXT in bytes, of
  *                 LIST in items
  *   choices       of ENUM: "a|b|c"; its value is the index
- *   when          LIVE: takes effect by a reload; START: wants a restart
+ *   when          LIVE: a reload applies it; START: needs a restart
  *
- * A name is never the table of another (TOML could not say both): a test checks.
+ * No name is also the table of another, which TOML cannot express; a test checks this.
  */
 #pragma once
 #include "base/mem.h"
