@@ -1,4 +1,4 @@
-/* copy_headers: what goes along when the bytes of an object pass through here: content type and the like, the user's metadata, tags. */
+/* copy_headers: the headers of an object that is copied through this client: content type and similar, user metadata, tags. */
 #pragma once
 #include "cli/flow.h"
 

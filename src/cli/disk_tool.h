@@ -24,7 +24,7 @@ struct disk_tool {
  * verb. The log says only what goes wrong. */
 enum err disk_tool_run(struct disk_tool *t, const struct args *a,
                        void (*work)(struct disk_tool *t), void *arg);
-/* Asks on a terminal; else --yes must have been given. False: no; said. */
+/* Asks for confirmation on a terminal; otherwise requires --yes. False: not confirmed; already reported. */
 bool disk_tool_yes(const struct disk_tool *t, const char *question);
 /* A line of the result on stdout: {"kind": kind, "text": sentence}, or "kind    sentence". */
 void disk_tool_say(const struct disk_tool *t, const char *kind, const char *sentence);

@@ -1,8 +1,6 @@
-/* files: files of this machine as the verbs read and write them. Symbolic links of a source are followed, as people expect; below
- * a target none is.
+/* files: local files for the verbs. Symbolic links are followed in a source, never below a target.
  *
- * Everything that touches the disk runs on a worker (rt_blocking), so calls may switch. What comes down is written to a hidden
- * name beside its target (files_part_*) and renamed when it is whole.
+ * Everything that touches the disk runs on a worker (rt_blocking), so calls may switch. A download is written to a hidden file beside its target (files_part_*) and renamed when it is complete.
  */
 #pragma once
 #include <stdbool.h>
@@ -28,7 +26,7 @@ enum err files_read(struct files_file *l, uint64_t at, void *buf, size_t len, si
 /* The MD5 of a range of the file. */
 enum err files_md5(struct files_file *l, uint64_t at, uint64_t len, unsigned char md5[16],
                    struct errbuf *eb) MUST_CHECK;
-/* ERR_INCOMPLETE: its size or its time is not what it was when it was opened, so what was read is of no one version. */
+/* ERR_INCOMPLETE: its size or mtime changed since the open, so the bytes read may mix versions. */
 enum err files_unchanged(struct files_file *l, struct errbuf *eb) MUST_CHECK;
 void files_close(struct files_file *l); /* twice is fine */
 

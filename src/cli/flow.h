@@ -1,4 +1,4 @@
-/* flow: many things to do, found by one fiber and done by others, at a pace that the server bears.
+/* flow: a work queue: one fiber finds items, others process them, with a limit that adapts to the server.
  *
  * A verb gives two functions: one that finds (flow_add() for each thing; it waits while too many are not yet begun, so memory is
  * bounded), one that does a thing. Failures are reported and counted, and the others continue, unless nothing could succeed any more:
@@ -25,7 +25,7 @@ struct item {
     bool known;    /* size, mtime and ETag come from a listing */
 };
 
-/* How many requests at once. */
+/* Limits the concurrent requests. */
 struct gate {
     unsigned limit, most, used, credit;
     struct rt_cond turn;
@@ -35,7 +35,7 @@ struct gate {
 #define FLOW_QUEUE 2048
 struct flow;
 typedef enum err flow_find(struct flow *f, void *arg, struct errbuf *eb);
-/* ERR_NOT_MODIFIED: there was nothing to do. */
+/* ERR_NOT_MODIFIED: nothing to do. */
 typedef enum err flow_do(struct flow *f, const struct item *it, void *arg,
                          struct errbuf *eb);
 struct flow {

@@ -1,9 +1,9 @@
-/* terminal: the one line on stderr that is written again and again while something long runs. */
+/* terminal: the progress line on stderr, which is rewritten in place. */
 #pragma once
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Is it a terminal on which a line can be written again? Not with TERM=dumb, or without TERM. */
+/* True if it is a terminal that can rewrite a line; false with TERM=dumb or without TERM. */
 bool terminal_is(FILE *f);
 /* Lines of the terminal behind standard output; 24 if unknown. */
 unsigned terminal_rows(void);

@@ -1,5 +1,5 @@
-/* traffic: which buckets and which clients a node's requests are of: gathered from its /_/trace, which keeps the last ones. Where they
- * come faster than it keeps them, what was seen stands for all. Fibers of one loop. */
+/* traffic: the busiest buckets and clients of a node, from its /_/trace, a ring of recent requests. When the ring overflows
+ * between two calls, the figures are a sample. Fibers of one loop. */
 #pragma once
 #include "cli/session.h"
 
@@ -17,9 +17,9 @@ struct traffic {
     struct traffic_kind buckets, clients;
     double seen, lost;
     uint64_t after;
-    bool silent; /* the server does not say */
+    bool silent; /* the server has no trace */
 };
-/* Adds what ended since the last look; the first look adds nothing. ERR_CANCELLED; any other trouble leaves it silent. */
+/* Adds what ended since the last look; the first look adds nothing. ERR_CANCELLED; any other error sets `silent`. */
 enum err traffic_look(struct session *s, struct traffic *t) MUST_CHECK;
 /* Of each kind the busiest first. How many requests each one that was seen stands for is returned. */
 double traffic_sort(struct traffic *t);

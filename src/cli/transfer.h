@@ -8,7 +8,7 @@
 #define PARTS_AT_ONCE  8
 #define PARTS_MAX      10000
 
-/* Which object it was that was copied, for who removes it then. Zeros at first. */
+/* The version that was copied, for a caller that removes the source. Zero-initialised. */
 struct transfer_seen {
     char *etag; /* owned by the caller: free(); NULL: none is known */
     bool stale; /* the server could not ask the bucket's remote */
@@ -29,7 +29,7 @@ enum err transfer_down(struct flow *f, const struct item *it, struct transfer_se
 enum err transfer_down_parts(struct flow *f, const struct item *it,
                              const struct s3_object_info *info,
                              struct errbuf *eb) MUST_CHECK;
-/* From key to key: the server does it by itself, or else the bytes pass through here. */
+/* From key to key: a copy within the server, or else through this client. */
 enum err transfer_across(struct flow *f, const struct item *it,
                          struct transfer_seen *seen, struct errbuf *eb) MUST_CHECK;
 /* Through here, from the session's server to that of its `to`. */

@@ -1,4 +1,4 @@
-/* verbs: every verb there is, for those that tell of all: help, completion, the manual page, batch. main() gives it. */
+/* verbs: the table of all verbs, for help, completion, the manual page and batch. main() sets it. */
 #pragma once
 #include "cli/cli.h"
 

@@ -1,4 +1,4 @@
-/* verify: do the bytes of an object match what the server says of it? By a CRC of the whole object; else by its ETag, where that is
+/* verify: compares the bytes of an object with the server's checksums. By a CRC of the whole object; else by its ETag, where that is
  * an MD5 or an MD5 of the MD5s of parts of known length; else by another checksum; else by nothing but the length. Bytes are added in order. Any
  * thread, one at a time. */
 #pragma once
@@ -23,7 +23,7 @@ struct verify {
 void verify_init(struct verify *v, const struct s3_object_info *info,
                  uint64_t part_bytes);
 void verify_add(struct verify *v, const void *at, size_t len);
-/* Ends it: true when the bytes are those. */
+/* Ends it: true if the bytes match. */
 bool verify_end(struct verify *v);
 /* ERR_BAD_DIGEST, and what they do not match. Before verify_fini(). */
 enum err verify_refuse(const struct verify *v, const struct s3_object_info *info,

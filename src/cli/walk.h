@@ -1,4 +1,5 @@
-/* walk: what a place names, one after another in the order of keys: below a folder or prefix, by a pattern, or the one thing itself.
+/* walk: iterates over the objects or files that a place names, in key order: below a folder or prefix, by a pattern, or a
+ * single one.
  * Fibers only; one fiber a walk; every call may switch. */
 #pragma once
 #include "cli/files.h"
