@@ -56,7 +56,7 @@ make_dir(struct rt_dir *parent, const char *name, struct errbuf *eb)
     return rc == ERR_EXISTS ? ERR_OK : rc;
 }
 
-/* Opens `path`, after making its last component. */
+/* Opens `path`; creates its last component if it is missing. */
 static enum err
 open_root(const char *path, struct rt_dir **out, struct errbuf *eb)
 {
@@ -149,7 +149,7 @@ take_superblock(struct store *d, struct errbuf *eb)
         rc = rt_file_size(d->superblock, &size, eb);
     if (rc == ERR_OK)
         rc = superblock_load(d->state, &s, eb);
-    /* Just made, here or by one that died in the middle: nothing was written on the disk yet. */
+    /* Just created, now or by a process that crashed midway: the disk holds nothing yet. */
     if (rc == ERR_CORRUPT || rc == ERR_NOT_FOUND) {
         struct errbuf first = *eb;
 
@@ -414,13 +414,13 @@ open_on_owner(void *arg)
     j->rc = rc;
 }
 
-/* What a second try has to know of the first. */
+/* State that the second try of an open takes from the first. */
 struct first_try {
-    bool goes_again; /* damage was met that the second try deals with */
+    bool goes_again; /* it found damage that a second try handles */
     uint64_t former_epoch;
 };
 
-/* `again`: the second one, which goes on with *first. */
+/* `again`: the second try, which continues with *first. */
 static enum err
 try_open(const char *path, const struct store_options *o, bool again,
          struct first_try *first, struct store **out, struct errbuf *eb)
@@ -502,7 +502,7 @@ store_stat(const struct store *d, struct store_stat *out)
 
     *out = (struct store_stat){0};
     if (rt_dir_space(d->root, &out->total_bytes, &out->free_bytes, NULL) != ERR_OK)
-        out->total_bytes = out->free_bytes = 0; /* not known: the disk may be gone */
+        out->total_bytes = out->free_bytes = 0; /* unknown: the disk may be unreachable */
     out->filesystem = rt_dir_filesystem(d->root);
     usage_total(d->usage, &used);
     out->objects = used.objects;
@@ -531,7 +531,7 @@ void
 store_health(const struct store *d, struct store_health *out)
 {
     health_read(d->health, out);
-    /* A body's sync: seen by the observer as well, but a failed log is known here first. */
+    /* A failed sync of a body is known here before the health observer reports it. */
     if (out->state < STORE_READ_ONLY && atomic_load(&d->failed))
         out->state = STORE_READ_ONLY;
 }

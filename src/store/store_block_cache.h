@@ -1,4 +1,5 @@
-/* store_block_cache: the block cache of a node, which lends it to every store (store_options.block_cache). */
+/* store_block_cache: the block cache of a node, shared by its stores
+ * (store_options.block_cache). */
 #pragma once
 #include <stdint.h>
 
@@ -6,7 +7,7 @@ struct block_cache;
 struct block_cache *block_cache_new(
     uint64_t bytes);                            /* NULL when 0 or too small for a piece */
 void block_cache_free(struct block_cache **hp); /* nothing is pinned */
-/* Takes out what is wanted least until about `bytes` have gone back to the system; less where it is pinned. Any thread;
- * takes its time: on a worker. */
+/* Evicts pieces until about `bytes` are returned to the system; fewer if too many are pinned.
+ * Any thread; slow: use a worker. */
 void block_cache_shrink(struct block_cache *h, uint64_t bytes);
-uint64_t block_cache_bytes(const struct block_cache *h); /* of pieces in it */
+uint64_t block_cache_bytes(const struct block_cache *h); /* bytes of the cached pieces */

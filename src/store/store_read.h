@@ -1,5 +1,5 @@
-/* store_read: an object's verified bytes, for a caller that has its entry; revalidated reads; reads without a fiber. Part of
- * disk.h. */
+/* store_read: verified bytes of an object whose entry the caller has; revalidated reads; reads
+ * without a fiber. Part of store.h. */
 #pragma once
 #include "base/buf.h"
 #include "rt/file.h"
@@ -9,19 +9,20 @@
 struct store;
 struct block_cache;
 
-/* Metadata of an entry, from the record's header, verified; not needed when ENTRY_PLAIN, but for the checksum. May switch. */
+/* Reads an entry's metadata from the record's header, verified. With ENTRY_PLAIN only the
+ * checksum needs it. May switch. */
 enum err store_meta(struct store *d, const struct store_key *k, const struct entry *entry,
                     struct arena *a, struct object_meta *out,
                     struct errbuf *eb) MUST_CHECK;
 
-/* The parts of an object that came in parts (ENTRY_PARTS), in its order. ERR_NOT_FOUND: the entry is no longer current. May
- * switch. */
+/* The parts of a multipart object (ENTRY_PARTS), in order. ERR_NOT_FOUND: the entry is no longer
+ * current. May switch. */
 struct store_object_part {
     uint32_t number;
     uint64_t offset, size;
     struct content_id content;
     uint8_t md5[16];
-    uint8_t checksum_algorithm; /* 0: none is known */
+    uint8_t checksum_algorithm; /* 0: none known */
     struct span checksum;       /* binary, in the arena */
 };
 enum err store_object_parts(struct store *d, const struct entry *entry, struct arena *a,
@@ -30,74 +31,80 @@ enum err store_object_parts(struct store *d, const struct entry *entry, struct a
 
 /* ---- reading ---- */
 struct store_reader;
-/* Pins what the entry names, so that it is not reused while read. One fiber begins, reads and ends: what follows is read
- * ahead by a child of it. ERR_NOT_FOUND: the entry is no longer current, look up again. May switch. */
+/* Begins a read and pins the body, so that its place is not reused meanwhile. The same fiber
+ * begins, reads and ends; a child fiber reads ahead. ERR_NOT_FOUND: the entry is no longer
+ * current, look up again. May switch. */
 enum err store_read_begin(struct store *d, const struct store_key *k,
                           const struct entry *entry, uint64_t offset, uint64_t len,
                           struct store_reader **out, struct errbuf *eb) MUST_CHECK;
-/* The next verified piece, at most 1 MiB (256 KiB typical), valid until the next call; len 0 at the end.
- * A block whose sum is wrong: ERR_CORRUPT, nothing of that piece is given. May switch unless the bytes are in memory. */
+/* Returns the next verified piece, at most 1 MiB (256 KiB typical), valid until the next call;
+ * len 0 at the end. ERR_CORRUPT: the sum of a block is wrong; nothing of that piece is returned.
+ * May switch unless the bytes are in memory. */
 enum err store_read_next(struct store_reader *r, struct deadline by, struct span *piece,
                          struct errbuf *eb) MUST_CHECK;
-/* What follows the piece that was given last and is in memory like it: up to `max` further pieces, valid as long. None where
- * any of that has to be read. Once after each store_read_next(). Never switches. */
+/* Returns up to `max` pieces that follow the last one and are in memory too, valid as long as
+ * it. None if one would have to be read. Once after each store_read_next(). Never switches. */
 #define STORE_READ_MORE 3u
 unsigned store_read_more(struct store_reader *r, struct span *pieces, unsigned max);
-/* Was the piece that was given last in memory? */
+/* True if the last piece came from memory. */
 bool store_read_from_memory(const struct store_reader *r);
 void store_read_end(struct store_reader **rp); /* NULL is fine */
 
-/* ---- once more ----
- * An object of up to 1 MiB that was just served whole from the block cache can be served again without looking for it. What is
- * remembered is plain data, for the same loop and while the disk is open. Nothing switches. */
+/* ---- revalidated reads ---- A cached object of up to 1 MiB that was just served whole can be
+ * served again without a look-up. The remembered state is plain data, valid on the same loop
+ * while the disk is open. Nothing switches. */
 struct store_revalidated {
     struct content_id content;
     uint32_t hash, stamp; /* of the entry */
-    uint32_t entry, len;  /* of its first piece, in the block cache; of all of it */
-    const char *at; /* where that was: only to be asked for, it may be another's now */
+    /* Of its first piece, in the block cache; of the whole object. */
+    uint32_t entry, len;
+    const char *at; /* where that was; only for prefetching, the memory may be reused */
 };
-/* While the reader's first piece is at hand, of all of the object. False: it is not such an object. */
+/* Call while the reader holds the first piece of the whole object. False: such an object cannot
+ * be kept. */
 bool store_revalidated_keep(struct store *d, const struct store_key *k,
                             const struct store_reader *r, struct store_revalidated *out);
-/* Asks for the memory that store_revalidated_begin() looks at. */
+/* Prefetches the memory that store_revalidated_begin() reads. */
 void store_revalidated_prefetch(struct store *d, const struct store_revalidated *a);
-/* False: the entry has changed since, or the bytes are no longer in memory: look it up. True: the pieces stay until
- * store_revalidated_end(), over switches too. */
+/* False: the entry has changed, or the bytes are no longer in memory: look it up. True: the
+ * pieces stay valid until store_revalidated_end(), also across switches. */
 struct store_pinned {
     struct span pieces[1 + STORE_READ_MORE];
     uint32_t entries[1 + STORE_READ_MORE];
     unsigned count;
-    uint32_t front; /* so many bytes before the first piece may be written over */
-    struct block_cache *block_cache; /* which outlives the disk where it was lent to it */
+    uint32_t front; /* this many bytes before the first piece may be overwritten */
+    struct block_cache *block_cache; /* a shared one may outlive the disk */
 };
 bool store_revalidated_begin(struct store *d, const struct store_revalidated *a,
                              struct store_pinned *out);
-void store_revalidated_end(struct store_pinned *held); /* twice is fine */
+void store_revalidated_end(struct store_pinned *held); /* idempotent */
 
-/* ---- without a fiber ----
- * A small object of a log, looked up and read without a fiber that waits. Nothing switches. */
+/* ---- without a fiber ---- Looks up and reads a small object of a log without a waiting fiber.
+ * Nothing switches. */
 struct store_async_read {
-    /* Given. Called once, outside any fiber. `good`: entry and bytes are there, verified, until store_async_read_end(). Otherwise
-     * something was not as expected: only the ordinary path says what, and handles it. */
+    /* Set by the caller. Called once, outside any fiber. `good`: entry and bytes are verified,
+     * and valid until store_async_read_end(). Otherwise use the ordinary path, which finds and
+     * handles the reason. */
     void (*on_done)(struct store_async_read *o, bool good);
-    uint16_t slot; /* what entry.disk is to say */
+    uint16_t slot; /* value for entry.disk */
     struct entry entry;
     struct span bytes;
-    /* The disk's own. */
+    /* Internal to the store. */
     struct store *disk;
     struct segment *log;
     struct iobuf *buf;
     struct rt_async_read reading;
     uint64_t bucket, from, len;
     struct span key;
-    uint32_t looks;   /* pages of the index that were waited for */
-    uint64_t page;    /* the last one of them */
-    bool block_cache; /* this read makes it so */
+    uint32_t looks;   /* index pages waited for */
+    uint64_t page;    /* the last of them */
+    bool block_cache; /* this read adds it to the block cache */
 };
-/* True: begun. The struct and what `k` borrows stay until on_done and store_async_read_end(). False: nothing has happened, and this
- * is for the long way: another kind of object, one that is in memory. */
+/* True: begun. The struct and what `k` borrows must stay valid until on_done and
+ * store_async_read_end(). False: nothing has happened; use the ordinary path (another kind of
+ * object, or one in memory). */
 bool store_async_read_begin(struct store *d, const struct store_key *k,
                             struct store_async_read *o);
 void store_async_read_end(struct store_async_read *o);
-/* Instead of waiting for on_done any longer: the answer is not wanted. store_async_read_end() follows. */
+/* Abandons a read before on_done. store_async_read_end() must follow. */
 void store_async_read_abandon(struct store_async_read *o);

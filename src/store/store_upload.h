@@ -8,7 +8,8 @@ struct upload_id {
 enum err store_upload_begin(struct store *d, const struct store_key *k,
                             enum store_class class, const struct object_meta *meta,
                             struct upload_id *out, struct errbuf *eb) MUST_CHECK;
-/* A part is a body: its writer comes from here, ends by store_part_commit. The same number again replaces. */
+/* Begins a part. A part is a body: write it with the writer and end it with store_part_commit().
+ * The same number again replaces it. */
 enum err store_part_begin(struct store *d, const struct store_key *k,
                           const struct upload_id *u, uint32_t number, uint64_t size,
                           struct store_writer **out, struct errbuf *eb) MUST_CHECK;
@@ -27,17 +28,17 @@ enum err store_part_list(struct store *d, const struct store_key *k,
                          const struct upload_id *u, uint32_t after, uint32_t max,
                          struct arena *a, struct store_part **out, uint32_t *count,
                          bool *more, struct errbuf *eb) MUST_CHECK; /* ERR_NO_UPLOAD */
-/* Where a part lies now, for store_read_begin(): it may be moved until that has opened it. ERR_NO_UPLOAD: none of this number,
- * or no such upload. */
+/* The present place of a part, for store_read_begin(). Compaction may move the part until that
+ * call has opened it. ERR_NO_UPLOAD: no part of this number, or no such upload. */
 enum err store_part_find(struct store *d, const struct store_key *k,
                          const struct upload_id *u, uint32_t number, struct entry *out,
                          struct errbuf *eb) MUST_CHECK;
-/* Meta as given at begin. */
+/* Returns the metadata given at begin. */
 enum err store_upload_meta(struct store *d, const struct store_key *k,
                            const struct upload_id *u, struct arena *a,
                            struct object_meta *out, struct errbuf *eb) MUST_CHECK;
-/* One record, one entry. The parts named (ascending) become the object, the others are dropped. Remembered for
- * 7 days: a repeat with the same upload id answers the same entry. */
+/* Completes an upload: one record, one entry. The named parts (ascending) become the object, the
+ * others are dropped. For 7 days a repeat with the same upload id returns the same entry. */
 enum err store_upload_complete(struct store *d, const struct store_key *k,
                                const struct upload_id *u, const struct store_part *parts,
                                uint32_t count, const struct object_meta *meta,

@@ -1,8 +1,9 @@
-/* core: what every sub-room needs of an open store: its identity, its folders, its owner loop; and a pointer to what each
- * sub-room owns. A sub-room sees the structs of the sub-rooms above it and of itself, no others: theirs are incomplete here.
+/* core: the state of an open store that every sub-room needs: identity, folders, owner loop, and
+ * a pointer to what each sub-room owns. A sub-room sees the structs of the sub-rooms above it
+ * and its own; others are incomplete here.
  *
- * "Owner" is the store's owner loop: the committers, the flusher and every reservation run there, so between two switches
- * they are alone.
+ * "Owner" is the store's owner loop. Committers, flusher and every reservation run there, so
+ * between two switches they have exclusive access.
  */
 #pragma once
 #include <stdatomic.h>
@@ -16,25 +17,25 @@
 #include "store/store.h"
 
 struct store {
-    /* Set in store_open(), then never changed: any loop. */
+    /* Set in store_open(), then constant: any loop. */
     struct store_options o;
-    bool read_only;        /* the check's: nothing is written */
+    bool read_only;        /* for the check: nothing is written */
     struct store_ids *ids; /* own_ids, or the node's */
     struct store_ids own_ids;
     uint8_t disk_id[16];
-    uint64_t epoch;        /* of this opening: larger than any on this disk before */
-    uint64_t former_epoch; /* of the opening before */
-    bool again;            /* the second try of one opening: the epoch is its own */
+    uint64_t epoch;        /* of this open: higher than any on this disk before */
+    uint64_t former_epoch; /* of the open before */
+    bool again;            /* the second try of one open: the epoch is unchanged */
     uint64_t generation;   /* of the superblock */
-    uint32_t cluster_sum;  /* crc32c of the cluster id: where block sums begin */
+    uint32_t cluster_sum;  /* crc32c of the cluster id: the seed of block sums */
     struct rt_dir *root, *state, *dir[STORE_CLASSES_];
     struct rt_file *superblock; /* locked */
 
     _Atomic bool failed; /* any loop: a write or sync of the native class failed */
-    bool open;           /* owner: takes changes */
+    bool open;           /* owner: accepts changes */
 
-    /* What the sub-rooms own. Pointers are set in store_open(). */
-    struct health *health; /* NULL while read_only, as space and prealloc */
+    /* Owned by the sub-rooms. store_open() sets the pointers. */
+    struct health *health; /* NULL while read_only, like space and prealloc */
 
     struct memtable *memtable;
     struct index *index;
@@ -61,18 +62,19 @@ struct store {
     struct scrub *scrub;
 };
 
-/* store.c: a store with everything that its sub-rooms own, and no folders yet: store_open() opens those, and so does the
- * check, by itself and read only. Undone by store_free(), whatever was opened of it. */
+/* store.c: allocates a store with everything that its sub-rooms own, but without folders:
+ * store_open() opens those, and the check does so read-only. store_free() undoes it, whatever
+ * has been opened. */
 struct store *store_new(const struct store_options *o, bool read_only);
 void store_free(struct store **dp); /* NULL is fine */
 
-/* store.c: asserts what holds between two switches of the owner loop, in all sub-rooms. The simulators call it after every
- * operation. */
+/* store.c: asserts the invariants of all sub-rooms that hold between two switches of the owner
+ * loop. The simulators call it after every operation. */
 void store_invariants(const struct store *d);
 
-/* Runs fn(arg) on the owner loop: directly when this is it. May switch. */
+/* Runs fn(arg) on the owner loop, directly if this is it. May switch. */
 enum err on_owner_loop(struct store *d, fiber_fn *fn, void *arg) MUST_CHECK;
-/* Is this fiber on the owner loop? For asserts. */
+/* True if this fiber runs on the owner loop. For asserts. */
 static inline bool
 on_owner(const struct store *d)
 {
