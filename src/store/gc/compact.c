@@ -16,7 +16,7 @@
 #include "store/wal/flush.h"
 
 #define ROUND_MS     1000u
-#define QUIET_MS     5000u /* without user writes for so long compaction goes further */
+#define QUIET_MS     5000u /* time without user writes after which compaction does more */
 #define RATE_DEFAULT MIB(64)
 
 /* ---- pace ---- */
@@ -33,7 +33,7 @@ is_busy(const struct compactor *k)
     return k->urgent == 0 && now_ms() - k->quiet_since_ms < QUIET_MS;
 }
 
-/* What holds between two switches. */
+/* Asserts the invariants that hold between two switches. */
 void
 compactor_check(const struct compactor *k)
 {
@@ -103,7 +103,7 @@ compact_hold(struct store *d, struct segment *s, const char *why)
 
 /* ---- rounds ---- */
 
-/* The one segment that is most worth it, if any is. *did: there may be more. */
+/* Compacts the one segment most worth it, if any. *did: there may be more. */
 static enum err
 compact_one(struct compactor *k, const struct compact_kind *kind, enum store_class class,
             bool *did, struct errbuf *eb)
@@ -128,7 +128,7 @@ compact_one(struct compactor *k, const struct compact_kind *kind, enum store_cla
     return rc;
 }
 
-/* *did: there may be more. */
+/* Runs one round. *did: there may be more. */
 static enum err
 round_of(struct compactor *k, bool *did, struct errbuf *eb)
 {
@@ -139,10 +139,10 @@ round_of(struct compactor *k, bool *did, struct errbuf *eb)
     store_invariants(d);
     *did = false;
     if (index_trust(d->index) !=
-        STORE_INDEX_PROVEN) /* what it does not know of may live */
+        STORE_INDEX_PROVEN) /* an unverified index may lack live data */
         return ERR_OK;
     rc = puncher_round(d->puncher, did, eb);
-    *did = *did && k->urgent > 0; /* else one segment is walked a round */
+    *did = *did && k->urgent > 0; /* otherwise one segment per round */
     look_who_writes(k);
     for (unsigned c = 0; rc == ERR_OK && c < STORE_CLASSES_; c++) {
         rc = compact_one(k, &compact_logs, (enum store_class)c, did, eb);
@@ -257,7 +257,7 @@ compact_on_owner(void *arg)
     store_space(a->disk, &before);
     a->rc = flush_wait(a->disk, a->eb);
     k->urgent++;
-    do { /* what others write meanwhile is not waited for */
+    do { /* does not wait for what others write meanwhile */
         if (a->rc == ERR_OK)
             a->rc = take_turn(k, &did, a->eb);
         store_space(a->disk, &now);

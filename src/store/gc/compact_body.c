@@ -1,12 +1,15 @@
-/* Compaction of segments that many bodies share: what lives in one that is mostly dead goes to the segment that takes bodies
- * now, under the same content id; a record says so in the log, as of any body that is moved (relocate_action.h). The old place dies
- * with that record, like one that was overwritten, so the puncher does the rest: nothing is given back before the index
- * has it durably, or under a reader.
+/* Compaction of shared body segments. It copies the live bodies of a segment that is mostly
+ * garbage to the current body segment, under the same content id, and writes a `moved` record
+ * for each (relocate.h). With that record the old place becomes garbage, like an overwritten
+ * one. Hole punching does the rest: nothing is released before the index has the record durably,
+ * or under a reader.
  *
- * The bytes of dead bodies are punched out already; what this gives back are their headers of 4 KiB, and the file. So it
- * is worth its writes where headers are a tenth of what lives, or where next to nothing lives.
+ * The bytes of garbage bodies are already punched. Compaction reclaims their headers of 4 KiB,
+ * and the file. So it is worth its writes if headers are a tenth of the live bytes, or if almost
+ * nothing is live.
  *
- * What is moved is compared with its sums; a damaged body stays where it is, and its segment with it.
+ * Copied bytes are verified against their sums. A damaged body stays in place, and so does its
+ * segment.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -34,19 +37,19 @@
 #define BATCH           16u /* bodies that share a sync */
 #define BATCH_BYTES     MIB(4)
 #define PIECE           MIB(1)
-#define SURVEYS         4u /* a round */
+#define SURVEYS         4u /* per round */
 #define AGAIN_MS        60000u
-#define NEXT_TO_NOTHING 10u /* lives: a tenth of the file */
+#define NEXT_TO_NOTHING 10u /* live: a tenth of the file */
 static_assert(PIECE % BLOCK_BYTES == 0, "a piece is whole blocks");
 static_assert(BATCH_BYTES % STORE_ALIGN == 0, "bodies stand at multiples of STORE_ALIGN");
-/* Shares of dead bytes, in hundredths: of what the segment takes, as its bodies are punched. */
+/* Shares of garbage, in hundredths, of the space that the segment takes after its bodies were
+ * punched. */
 static const unsigned shares[] = {
     [COMPACT_BUSY] = 25, [COMPACT_QUIET] = 10, [COMPACT_FULL] = 5};
 
 struct moving {
-    struct log_record m; /* its header, in `head` */
-    struct iobuf *head,
-        *behind; /* behind: the header of its sums, where metadata stands there */
+    struct log_record m;         /* its header, in `head` */
+    struct iobuf *head, *behind; /* header of its sums, if that holds the metadata */
     struct log_record sums;
     struct relocation seen;
     struct body to;
@@ -59,8 +62,8 @@ struct body_pass {
     struct moving at[BATCH];
     uint32_t count;
     uint64_t bytes;
-    uint32_t changed; /* between look and commit */
-    bool stuck;       /* something can't be moved at the moment */
+    uint32_t changed; /* between survey and commit */
+    bool stuck;       /* something can't be moved now */
 };
 
 static uint64_t
@@ -69,7 +72,7 @@ now_ms(void)
     return rt_now_ns() / 1000000u;
 }
 
-/* ---- what lives, and where its metadata is ---- */
+/* ---- live bodies, and their metadata ---- */
 
 static void
 end_moving(struct moving *x)
@@ -111,7 +114,8 @@ load_behind(const struct segment *s, struct moving *x, struct errbuf *eb)
 
 /* ---- copying one ---- */
 
-/* Pieces are read, compared and written; the last one is left in *last, from *rest on it is to be written by the seal. */
+/* Reads, verifies and writes piece by piece. Leaves the last piece in *last; the seal writes it
+ * from *rest on. */
 static enum err
 copy_pieces(struct store *d, struct rt_file *from, const struct entry *at,
             struct body *to, struct buf *sums, struct iobuf **last, struct span *tail,
@@ -150,7 +154,7 @@ copy_pieces(struct store *d, struct rt_file *from, const struct entry *at,
     return rc;
 }
 
-/* The body once more, in the open segment, not synced yet. */
+/* Copies the body to the open segment, without a sync. */
 static enum err
 copy_body(struct body_pass *p, struct moving *x, struct errbuf *eb)
 {
@@ -189,7 +193,7 @@ copy_body(struct body_pass *p, struct moving *x, struct errbuf *eb)
 
 /* ---- one batch ---- */
 
-/* One sync for all that went to one segment. */
+/* Syncs once for all bodies that went to one segment. */
 static enum err
 sync_batch(struct body_pass *p, struct errbuf *eb)
 {
@@ -218,7 +222,8 @@ begin_record(struct body_pass *p, struct moving *x, struct errbuf *eb)
     return rc;
 }
 
-/* Has the new place an owner now? */
+/* Ends the copy by the result of its record: keeps the new place, releases it, or leaves it if
+ * the outcome is unknown. */
 static void
 end_body(struct body_pass *p, struct moving *x, enum err rc, bool unknown)
 {
@@ -232,7 +237,8 @@ end_body(struct body_pass *p, struct moving *x, enum err rc, bool unknown)
         body_release(&x->to);
 }
 
-/* A part of an object: its manifest names the place. Another part of it may have been moved a moment ago. */
+/* Moves a part of an object, whose manifest names the place. Another part of it may have moved a
+ * moment ago. */
 static enum err
 move_owned_part(struct body_pass *p, struct moving *x, struct errbuf *eb)
 {
@@ -249,12 +255,12 @@ move_owned_part(struct body_pass *p, struct moving *x, struct errbuf *eb)
         p->changed = before;
         rc = ERR_PRECONDITION;
     }
-    /* Any other error: the manifest may be in the log. */
+    /* After any other error the manifest may be in the log. */
     end_body(p, x, rc, rc != ERR_OK && rc != ERR_PRECONDITION);
     return rc == ERR_PRECONDITION ? ERR_OK : rc;
 }
 
-/* The records of a batch. `rc`: whether there are to be any. */
+/* Submits the records of a batch, unless `rc` is an error. */
 static enum err
 write_records(struct body_pass *p, enum err rc, struct errbuf *eb)
 {
@@ -278,7 +284,7 @@ write_records(struct body_pass *p, enum err rc, struct errbuf *eb)
         if (begun[i]) {
             one = commit_wait(&x->commit, rc == ERR_OK ? eb : NULL);
             end_body(p, x, one, one != ERR_OK && x->commit.unknown);
-        } else if (rc == ERR_OK) { /* a part: what comes behind it waits no longer */
+        } else if (rc == ERR_OK) { /* a part: records behind it need not wait */
             one = move_owned_part(p, x, eb);
         } else {
             body_release(&x->to);
@@ -307,7 +313,7 @@ compact_body_end_batch(struct body_pass *p, struct errbuf *eb)
 
 /* ---- one segment ---- */
 
-/* Is there room for it beside the reserve? */
+/* True if the copy fits beside the reserve. */
 static bool
 has_room(struct store *d, enum store_class class, uint64_t size)
 {
@@ -321,7 +327,7 @@ has_room(struct store *d, enum store_class class, uint64_t size)
            space_leaves_reserve(d->space, span + MIB(1), NULL) == ERR_OK;
 }
 
-/* Takes the header of `x`, which is in the batch when it is moved. */
+/* Classifies the body with the header in `x`. If it is to be moved, the batch takes the header. */
 static enum err
 take_place(struct body_pass *p, struct moving *x, struct errbuf *eb)
 {
@@ -363,7 +369,7 @@ compact_body_source_of(const struct segment *s)
                                 .size = s->owner.size};
 }
 
-/* What is left of a pass that came to `rc`. */
+/* Finishes a pass that ended with `rc`. */
 static enum err
 write_out(struct body_pass *p, enum err rc, struct errbuf *eb)
 {
@@ -442,7 +448,8 @@ compact_segment(struct compactor *k, struct segment **sp, struct errbuf *eb)
 
 /* ---- which one ---- */
 
-/* It takes no more bodies, none is on its way, and what was punched of it is known. */
+/* True if the segment accepts no more bodies, no writer is in it, and its punched places are
+ * known. */
 static bool
 is_closed(const struct store *d, const struct segment *s)
 {
@@ -469,8 +476,9 @@ is_worth(const struct compactor *k, const struct segment *s, uint64_t living,
     return compact_mood(k) != COMPACT_BUSY && living * NEXT_TO_NOTHING <= s->owner.size;
 }
 
-/* Is it worth reading its headers? What the index counts are sizes: a body takes a little more. One that was looked at is
- * looked at again when an eighth of what lived there is gone. */
+/* Decides whether to read the segment's headers. The index counts sizes; a body takes a little
+ * more. A surveyed segment is surveyed again once an eighth of its live bytes has become
+ * garbage. */
 static enum err
 seems_worth(const struct compactor *k, const struct segment *s, bool *out,
             struct errbuf *eb)
@@ -485,12 +493,12 @@ seems_worth(const struct compactor *k, const struct segment *s, bool *out,
     if (rc != ERR_OK)
         return rc == ERR_NOT_FOUND ? ERR_OK : rc;
     if (living == 0 || (v->done && (v->indexed - seen.living) * 8 < v->indexed))
-        return ERR_OK; /* nothing is left: the puncher's */
+        return ERR_OK; /* nothing is live: hole punching removes it */
     *out = is_worth(k, s, living, s->owner.counted - MIN(s->owner.counted, living));
     return ERR_OK;
 }
 
-/* Reads all headers: what lives, and what headers of the dead take. */
+/* Reads all headers: counts the live bytes and the headers of garbage. */
 static enum err
 survey(struct compactor *k, struct segment *s, bool *worth, struct errbuf *eb)
 {
@@ -511,7 +519,7 @@ survey(struct compactor *k, struct segment *s, bool *worth, struct errbuf *eb)
         iobuf_drop(&buf);
         if (m.kind == LOG_RECORD_DEAD)
             dead += BODY_HEAD;
-        else /* one that died is punched first */
+        else /* garbage must be punched first */
             living += m.span;
         at = next;
         rc = compact_pace(k, BODY_HEAD);
@@ -526,7 +534,8 @@ survey(struct compactor *k, struct segment *s, bool *worth, struct errbuf *eb)
     return ERR_OK;
 }
 
-/* ERR_NOT_FOUND: nothing is worth it; ERR_BUSY: there is more to look at. The caller owns a reference. */
+/* ERR_NOT_FOUND: no segment is worth it; ERR_BUSY: there is more to survey. The caller owns a
+ * reference. */
 static enum err
 choose(struct compactor *k, enum store_class class, struct segment **out,
        struct errbuf *eb)
@@ -537,7 +546,7 @@ choose(struct compactor *k, enum store_class class, struct segment **out,
     enum err rc = ERR_OK;
 
     *out = NULL;
-    for (;;) { /* each of them is surveyed but once, so this ends */
+    for (;;) { /* ends, because each segment is surveyed only once */
         struct segment *s = NULL;
 
         LIST_EACH(&d->segments->of_class[class], n)

@@ -1,4 +1,5 @@
-/* Compaction of logs: which one, what becomes of each record in it. See compact.h and relocate_action.h. */
+/* Compaction of logs: choice of the log, and treatment of each record. See compact.h and
+ * relocate.h. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -27,17 +28,17 @@
 
 #define BATCH       64u
 #define BATCH_BYTES KIB(256)
-#define PASSES      4 /* over one log: what changed while it was moved is looked at again */
-/* Shares of dead bytes, in hundredths. */
+#define PASSES      4 /* over one log: looks again at what changed meanwhile */
+/* Shares of garbage, in hundredths. */
 #define DEAD_BUSY  25u
 #define DEAD_QUIET 5u
 #define DEAD_FULL  1u
-/* The same of records that only older logs keep. */
+/* Shares of records that only older logs keep, in hundredths. */
 
 #define WAITING_BUSY  10u
 #define WAITING_QUIET 3u
-#define LOOKING       2u /* reading costs others so much less than moving */
-#define SURVEYS       4u /* a round */
+#define LOOKING       2u /* reading costs so much less than moving */
+#define SURVEYS       4u /* per round */
 
 static_assert(BATCH <= BATCH_RECORDS,
               "a batch of the compactor fits into a commit batch");
@@ -52,13 +53,13 @@ struct compact_batch {
     uint64_t bytes;
 };
 
-/* What a pass over a log has come to. */
+/* Result of a pass over a log. */
 struct pass {
-    bool moves; /* else it only counts */
+    bool moves; /* false: only counts */
     bool oldest;
     bool stuck; /* something can't be moved, or the log is damaged */
     uint64_t living, waiting;
-    uint32_t changed; /* between look and commit */
+    uint32_t changed; /* between survey and commit */
 };
 
 struct compact_batch *
@@ -69,7 +70,8 @@ compact_batch_new(void)
 
 /* ---- logs ---- */
 
-/* The last batch that can stand in it: the one before the next log, or the next that is known to be gone. */
+/* Returns the last batch that can be in the log: the one before the next log, or before the next
+ * batches known to be truncated. */
 static uint64_t
 last_batch(struct store *d, const struct segment *s)
 {
@@ -84,7 +86,7 @@ last_batch(struct store *d, const struct segment *s)
         if (o->kind != SEGMENT_LOG || o == s)
             continue;
         if (o->first_batch == s->first_batch && o->id > s->id)
-            return s->first_batch - 1; /* made again after a crash: nothing stands here */
+            return s->first_batch - 1; /* recreated after a crash: the log is empty */
         if (o->first_batch > s->first_batch && (next == 0 || o->first_batch < next))
             next = o->first_batch;
     }
@@ -105,7 +107,7 @@ is_oldest(struct store *d, const struct segment *s)
     return true;
 }
 
-/* May it be compacted at all? It is full, and the index has all of it. */
+/* True if the log may be compacted: it is full, and the index covers all of it. */
 static bool
 is_closed(struct store *d, const struct segment *s)
 {
@@ -116,7 +118,7 @@ is_closed(struct store *d, const struct segment *s)
            log->checkpoint.segment != 0 && last_batch(d, s) <= log->checkpoint.batch;
 }
 
-/* Bytes that may be dead, at most. */
+/* Upper bound of its garbage in bytes. */
 static enum err
 guess_dead(struct store *d, const struct segment *s, uint64_t *out, struct errbuf *eb)
 {
@@ -184,7 +186,7 @@ submit_one(struct compactor *k, enum store_class class, struct commit *c,
     return ERR_OK;
 }
 
-/* ---- parts that an object has in a log ---- */
+/* ---- parts of objects in a log ---- */
 
 static bool
 place_part(struct manifest *m, const struct log_record *part, const struct entry *now)
@@ -201,7 +203,7 @@ place_part(struct manifest *m, const struct log_record *part, const struct entry
     return false;
 }
 
-/* The manifest again, with the part at its new place. */
+/* Writes the manifest again, with the new place of the part. */
 enum err
 compact_manifest(struct compactor *k, enum store_class class,
                  const struct relocation *part, const struct entry *now,
@@ -316,7 +318,8 @@ compact_take_record(struct compactor *k, const struct segment *s,
 
 /* ---- one log ---- */
 
-/* Behind batches of a cached log that a power cut took. What is damaged stays: with the log would go what says so. */
+/* Continues after batches of a cached log that a power cut lost. A damaged log stays, since
+ * removing it would remove the evidence. */
 static bool
 passes_cut(const struct store *d, const struct segment *s, struct wal_scan *scan)
 {
@@ -330,7 +333,7 @@ passes_cut(const struct store *d, const struct segment *s, struct wal_scan *scan
     return true;
 }
 
-/* All records of a log, in order. */
+/* Visits all records of a log, in order. */
 static enum err
 walk(struct compactor *k, struct segment *s, struct pass *p, struct errbuf *eb)
 {
@@ -365,7 +368,7 @@ walk(struct compactor *k, struct segment *s, struct pass *p, struct errbuf *eb)
         }
         for (uint32_t i = 0; rc == ERR_OK && !p->stuck && i < scan.count; i++)
             rc = compact_take_record(k, s, &scan.records[i], p, eb);
-        if (rc == ERR_OK && b->count > 0) /* they borrow from the scanner's window */
+        if (rc == ERR_OK && b->count > 0) /* they borrow from the scan's window */
             rc = compact_log_end_batch(k, s->class, p, eb);
         if (rc == ERR_OK)
             rc = compact_pace(k, (scan.offset - from) / (p->moves ? 1 : LOOKING));
@@ -404,7 +407,8 @@ survey(struct compactor *k, struct segment *s, bool oldest, struct errbuf *eb)
     return ERR_OK;
 }
 
-/* Nothing names it, durably: the list of gaps first, then the file. Takes the reference. */
+/* Removes a log that nothing names: makes the list of gaps durable, then removes the file. Takes
+ * the reference. */
 static enum err
 retire(struct compactor *k, struct segment **sp, bool oldest, struct errbuf *eb)
 {
@@ -414,19 +418,19 @@ retire(struct compactor *k, struct segment **sp, bool oldest, struct errbuf *eb)
     uint32_t id = s->id;
     uint64_t first = s->first_batch, last = last_batch(d, s), bytes = s->owner.counted;
     struct truncated *r = &d->wals->truncated;
-    uint64_t mark = r->durable_mark; /* as the file says */
+    uint64_t mark = r->durable_mark; /* as in the file */
     enum err rc = ERR_OK;
 
     assert(first <= last + 1);
     assert(s != d->wals->of[class].now);
     if (!oldest)
         truncated_add(r, class, first, last);
-    if (class == STORE_CACHED) /* what lived in it now depends on these batches */
+    if (class == STORE_CACHED) /* data moved out of it depends on these batches now */
         r->durable_mark = MAX(mark, d->wals->of[class].synced_batch);
     if (!oldest || r->durable_mark != mark)
         rc = truncated_persist(d, eb);
     if (rc != ERR_OK)
-        r->durable_mark = mark; /* the log stays: another time */
+        r->durable_mark = mark; /* the log stays for now */
     if (rc == ERR_OK)
         rc = segment_recycle(d, sp, eb);
     segment_drop(sp);
@@ -440,7 +444,8 @@ retire(struct compactor *k, struct segment **sp, bool oldest, struct errbuf *eb)
     return ERR_OK;
 }
 
-/* Moves what lives in it, until nothing does. Takes the reference where the log goes: readers hold the only others. */
+/* Moves the live records until none is left. Takes the reference if the log is removed: then
+ * only readers hold others. */
 static enum err
 compact_log(struct compactor *k, struct segment **sp, struct errbuf *eb)
 {
@@ -469,7 +474,7 @@ compact_log(struct compactor *k, struct segment **sp, struct errbuf *eb)
             return ERR_OK;
         }
     }
-    if (rc == ERR_OK && changed > 0) /* not all of it stands elsewhere: another time */
+    if (rc == ERR_OK && changed > 0) /* not everything is elsewhere yet: try later */
         return ERR_OK;
     if (rc == ERR_OK)
         rc = index_segment(d->index, class, id, &seen, eb);
@@ -480,7 +485,8 @@ compact_log(struct compactor *k, struct segment **sp, struct errbuf *eb)
                      "something still names a place in it after all of it was moved");
         return ERR_OK;
     }
-    if (index_is_bad(d->index)) /* found since the round began: what it lacks may live */
+    /* Found during this round: live data may be missing from the index. */
+    if (index_is_bad(d->index))
         return ERR_OK;
     rc = retire(k, sp, oldest, eb);
     POINT(COMPACT_FREED);
@@ -533,7 +539,8 @@ look_at_logs(struct store *d, enum store_class class, struct choice *out,
     return rc;
 }
 
-/* ERR_NOT_FOUND: nothing is worth it; ERR_BUSY: there is more to look at. The caller owns a reference. */
+/* ERR_NOT_FOUND: no log is worth it; ERR_BUSY: there is more to survey. The caller owns a
+ * reference. */
 static enum err
 choose(struct compactor *k, enum store_class class, struct segment **out,
        struct errbuf *eb)
@@ -543,7 +550,7 @@ choose(struct compactor *k, enum store_class class, struct segment **out,
 
     assert(on_owner(d));
     assert(class < STORE_CLASSES_);
-    if (class == STORE_CACHED) /* what is dead there takes room from what could be read */
+    if (class == STORE_CACHED) /* its garbage takes space from cacheable data */
         share = MIN(share, DEAD_QUIET);
 
     for (unsigned i = 0; i < SURVEYS; i++) {
@@ -554,7 +561,7 @@ choose(struct compactor *k, enum store_class class, struct segment **out,
 
         if (rc != ERR_OK)
             return rc;
-        if (c.evicted != NULL) { /* next to nothing lives there, and its room is wanted */
+        if (c.evicted != NULL) { /* it is nearly empty, and its space is needed */
             c.evicted->owner.evicted = false;
             *out = segment_ref(c.evicted);
             return ERR_OK;

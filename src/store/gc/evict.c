@@ -27,18 +27,20 @@
 
 #define BATCH 64u
 #define OPEN_SHARE                                                                       \
-    8u /* the open log of more than that part of all is closed when much of it is waste */
-#define WASTE 8u /* an eighth of it */
+/* An open log with more than this part of all bytes is closed if much of it is garbage. */
+8u
+#define WASTE 8u /* garbage of at least an eighth of it */
 #define LARGE_SHARE                                                                      \
-    16u /* a segment of more than that part of all goes only as far as it has to */
+    /* A segment with more than this part of all bytes is evicted only as far as needed. */
+    16u
 
-struct candidate {
+    struct candidate {
     uint32_t segment, access_freq;
-    bool open; /* something is still appended to it: the last to go */
+    bool open; /* still being appended to: evicted last */
     uint64_t living;
 };
 
-/* One at a time: what a batch needs is too much for a stack. */
+/* One at a time: a batch is too large for a stack. */
 struct evictor {
     struct rt_sem turn;
     struct commit commits[BATCH];
@@ -54,12 +56,12 @@ struct evictor {
 
     const struct store_evict_options *o;
     struct store_evicted *out;
-    uint32_t segment, access_freq; /* the one at hand */
-    bool part;                     /* it is so large that only what has to goes */
-    uint64_t freed, pending;       /* weights: of what went, and of the batch */
+    uint32_t segment, access_freq; /* the current segment */
+    bool part;                     /* a large segment: evict only as much as needed */
+    uint64_t freed, pending;       /* weights: of evicted objects, and of the batch */
 };
 
-/* Bytes that are still to go. */
+/* Bytes still to evict. */
 static uint64_t
 missing(const struct evictor *e)
 {
@@ -70,7 +72,7 @@ missing(const struct evictor *e)
     return goal - MIN(goal, e->freed + e->pending);
 }
 
-/* What holds between two switches. */
+/* Asserts the invariants that hold between two switches. */
 void
 evictor_check(const struct evictor *e)
 {
@@ -101,7 +103,7 @@ evictor_free(struct evictor **ep)
     free(e);
 }
 
-/* ---- which ---- */
+/* ---- candidates ---- */
 
 static void
 on_segment(void *arg, enum store_class class, uint32_t segment,
@@ -122,7 +124,7 @@ on_segment(void *arg, enum store_class class, uint32_t segment,
     e->living += (uint64_t)seen->living;
 }
 
-/* The older of two that are as cold goes first. */
+/* Of two equally cold segments the older one comes first. */
 static int
 coldest_first(const void *a, const void *b)
 {
@@ -166,7 +168,7 @@ list_segments(struct store *d, struct evictor *e, struct errbuf *eb)
     return rc;
 }
 
-/* ---- objects go ---- */
+/* ---- evicting objects ---- */
 
 static enum err
 evict_end_batch(struct store *d, struct evictor *e, struct errbuf *eb)
@@ -199,7 +201,7 @@ evict_end_batch(struct store *d, struct evictor *e, struct errbuf *eb)
     return rc;
 }
 
-/* The record of an object that stood at this place: does it still, and may it go? */
+/* Checks that the object of this record is still current at this place, and may be evicted. */
 static enum err
 take_object(struct store *d, struct evictor *e, const struct log_record *m,
             struct errbuf *eb)
@@ -242,7 +244,7 @@ take_object(struct store *d, struct evictor *e, const struct log_record *m,
     return e->count == BATCH ? evict_end_batch(d, e, eb) : ERR_OK;
 }
 
-/* Bodies: by their headers, to the last. */
+/* Evicts bodies by their headers, up to the last place. */
 static enum err
 walk_places(struct store *d, struct evictor *e, const struct scan_source *source,
             struct errbuf *eb)
@@ -301,7 +303,7 @@ walk_log(struct store *d, struct evictor *e, struct segment *s, struct errbuf *e
     return got == SCAN_ERROR ? ERR_IO : rc;
 }
 
-/* A segment of one body: opened by its name. */
+/* Evicts a segment of one body, opened by name. */
 static enum err
 walk_one(struct store *d, struct evictor *e, struct errbuf *eb)
 {
@@ -365,8 +367,9 @@ evict_segment(struct store *d, struct evictor *e, const struct candidate *c,
 
 /* ---- a round ---- */
 
-/* A log that is appended to is not compacted. In a small cache it may be most of all there is: then what is dead in it, or
- * lost between its batches, would never be room again. */
+/* Closes the open log, because only a full log is compacted. In a small cache the open log may
+ * hold most of the bytes. Its garbage, or the space lost between its batches, would otherwise
+ * never be reclaimed. */
 static void
 close_wasteful_log(struct store *d, const struct evictor *e)
 {
@@ -386,7 +389,8 @@ close_wasteful_log(struct store *d, const struct evictor *e)
 static enum err
 evict_round(struct store *d, struct evictor *e, struct errbuf *eb)
 {
-    /* What goes gives no room before compaction may give it: all would go for nothing. */
+    /* Compaction may not reclaim space while the index is unverified: then evicting would free
+     * nothing. */
     bool in_vain = index_trust(d->index) != STORE_INDEX_PROVEN;
     bool tight =
         !in_vain && (atomic_load(&d->segments->used_bytes[STORE_CACHED]) > e->o->target ||
@@ -398,12 +402,12 @@ evict_round(struct store *d, struct evictor *e, struct errbuf *eb)
     assert(on_owner(d));
     assert(e->o != NULL);
     assert(e->out != NULL);
-    if (tight) /* as of now, not of the last flush */
+    if (tight) /* current values, not those of the last flush */
         rc = flush_wait(d, eb);
     if (rc == ERR_OK)
         rc = list_segments(d, e, eb);
     if (rc == ERR_OK && tight)
-        close_wasteful_log(d, e); /* what goes now is said in the next one */
+        close_wasteful_log(d, e); /* the next round counts what this evicts */
     e->out->living = e->living;
     e->freed = e->pending = 0;
     while (rc == ERR_OK && !in_vain && next < e->listed && d->open && missing(e) > 0)
@@ -436,7 +440,7 @@ evict_on_owner(void *arg)
     struct evictor *e = j->disk->evictor;
     struct rt_shield shield;
 
-    rt_shield_begin(&shield); /* a batch borrows from the evictor until it is answered */
+    rt_shield_begin(&shield); /* a batch borrows from the evictor until its reply */
     j->rc = rt_sem_acquire(&e->turn, DEADLINE_NEVER);
     if (j->rc == ERR_OK) {
         e->o = j->o;

@@ -1,12 +1,13 @@
-/* evict: makes room in the class cached, segment by segment, the coldest first (access_freq.h).
+/* evict: frees space in the cached class, segment by segment, the coldest first (access_freq.h).
  *
- * Each object of a segment that goes gets a delete record, conditional on the version that was seen; a batch of them is
- * one batch and one sync, so that no crash brings back what was evicted after a newer version was fetched (disk.md, rule
- * 4). The rest is what happens to anything that died: a segment of one body is unlinked, places are punched, a log is
- * compacted, readers who are inside finish. So eviction has no record and no recovery of its own. What is to stay (pins)
- * stays where it is, or is moved by compaction.
+ * For each object of a segment it writes a delete record, conditional on the version that it
+ * read. A batch of them is one commit batch with one sync, so no crash restores an evicted
+ * object after a newer version was fetched (disk.md, rule 4). The rest is ordinary garbage
+ * collection: a segment of one body is unlinked, places are punched, a log is compacted, and
+ * current readers finish. So eviction has no record and no recovery of its own. Objects to keep
+ * (pins) stay, or compaction moves them.
  *
- * What has a write of unknown outcome is passed over. Native objects are never looked at.
+ * In-doubt writes are skipped. Native objects are never touched.
  *
  * Owner loop; store_evict() (store_space.h) is the call.
  */
@@ -14,6 +15,7 @@
 #include "store/core/core.h"
 
 struct evictor;
-void evictor_check(const struct evictor *e); /* asserts what holds between switches */
+/* Asserts the invariants that hold between switches. */
+void evictor_check(const struct evictor *e);
 struct evictor *evictor_new(void);
 void evictor_free(struct evictor **ep); /* NULL is fine */

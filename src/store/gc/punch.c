@@ -20,8 +20,9 @@
 #include "store/wal/wal.h"
 
 #define WAITING_MAX 65536u
-#define BATCH       64u    /* places whose headers one sync makes durable */
-#define SWEEP_LEAST MIB(1) /* a segment that holds so much more than lives is walked */
+#define BATCH       64u /* places whose headers share one sync */
+/* A segment is walked if it holds this much more than its live bytes. */
+#define SWEEP_LEAST MIB(1)
 
 struct puncher {
     struct store *disk;      /* borrowed */
@@ -29,7 +30,7 @@ struct puncher {
     uint32_t count, room;
 };
 
-/* What holds between two switches. */
+/* Asserts the invariants that hold between two switches. */
 void
 puncher_check(const struct puncher *p)
 {
@@ -119,7 +120,7 @@ unlink_one(struct store *d, const struct garbage *dead, bool *busy, struct errbu
     if (*busy)
         return ERR_OK;
     rc = segment_size(d, dead->class, dead->segment, &size, eb);
-    if (index_is_bad(d->index)) /* found since the round began */
+    if (index_is_bad(d->index)) /* found during this round */
         return ERR_OK;
     if (rc == ERR_OK)
         rc = segment_remove(d, dead->class, SEGMENT_ONE, dead->segment, eb);
@@ -137,7 +138,7 @@ struct dead_range {
     uint64_t offset, span;
 };
 
-/* Is this place to be punched? Its header becomes that of the dead, if it is not yet. */
+/* Checks whether this place is to be punched, and writes a dead header if it has none. */
 static enum err
 bury(struct store *d, struct segment *s, uint64_t offset,
      const struct content_id *content, struct dead_range *out, struct errbuf *eb)
@@ -159,9 +160,10 @@ bury(struct store *d, struct segment *s, uint64_t offset,
     if (got == SCAN_ERROR)
         return ERR_IO;
     if (got != SCAN_BATCH)
-        return ERR_OK; /* given out again, or damaged: the check says so */
-    /* Another body's. And one that is dead already may be a leftover inside a place that was given out again, whose span
-     * reaches into the next one: only who comes to it from place to place (no content) believes it. */
+        return ERR_OK; /* reused, or damaged: the check reports it */
+    /* Another body's header stays. A dead header may be a leftover inside a reused place, with a
+     * span that reaches into the next place. Only a walk from place to place (no content) may
+     * trust it. */
     if (m.kind == LOG_RECORD_OPEN ||
         (content != NULL &&
          (m.kind == LOG_RECORD_DEAD || !content_eq(&m.content, content))))
@@ -189,7 +191,7 @@ drop_empty(struct dead_range *ranges, uint32_t *count)
     *count = n;
 }
 
-/* Headers first, durable; then the bytes behind them go. */
+/* Makes the dead headers durable, then punches the bytes behind them. */
 static enum err
 punch_holes(struct store *d, struct segment *s, struct dead_range *ranges, uint32_t count,
             struct errbuf *eb)
@@ -211,7 +213,7 @@ punch_holes(struct store *d, struct segment *s, struct dead_range *ranges, uint3
 
         assert(ranges[i].span > BODY_HEAD);
         assert(counted <= s->owner.counted);
-        if (index_is_bad(d->index)) /* found since the round began */
+        if (index_is_bad(d->index)) /* found during this round */
             break;
         POINT(PUNCH_BEFORE);
         rc = rt_punch(s->file, ranges[i].offset + BODY_HEAD, bytes, eb);
@@ -241,7 +243,7 @@ punch_if_empty(struct store *d, struct segment *s, bool *gone, struct errbuf *eb
     rc = index_segment(d->index, s->class, s->id, &seen, eb);
     if ((rc != ERR_OK && rc != ERR_NOT_FOUND) || seen.living > 0)
         return rc == ERR_NOT_FOUND ? ERR_OK : rc;
-    /* What was committed and is not in the index yet counts as well. */
+    /* Changes that are committed but not yet in the index count as well. */
     rc = flush_wait(d, eb);
     if (rc == ERR_OK)
         rc = index_segment(d->index, s->class, s->id, &seen, eb);
@@ -257,7 +259,7 @@ punch_if_empty(struct store *d, struct segment *s, bool *gone, struct errbuf *eb
     return segment_remove(d, s->class, SEGMENT_BODIES, s->id, eb);
 }
 
-/* ---- what waits ---- */
+/* ---- queued garbage ---- */
 
 static int
 by_place(const void *a, const void *b)
@@ -269,7 +271,8 @@ by_place(const void *a, const void *b)
     return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
-/* Those of one shared segment, at most BATCH. What is read stays in the list. */
+/* Punches queued places of one shared segment, at most BATCH. A place with a reader stays
+ * queued. */
 static enum err
 punch_some(struct puncher *p, struct segment *s, const struct garbage *dead,
            uint32_t count, struct errbuf *eb)
@@ -349,7 +352,7 @@ try_waiting(struct puncher *p, struct errbuf *eb)
     return rc;
 }
 
-/* ---- what a crash forgot ---- */
+/* ---- garbage left by a crash ---- */
 
 static enum err
 sweep(struct puncher *p, struct segment *s, struct errbuf *eb)
@@ -397,7 +400,7 @@ sweep(struct puncher *p, struct segment *s, struct errbuf *eb)
     return got == SCAN_ERROR ? ERR_IO : rc;
 }
 
-/* One segment a round. *more: there was one. */
+/* Walks one segment per round. *more: there was one. */
 static enum err
 sweep_one(struct puncher *p, bool *more, struct errbuf *eb)
 {
@@ -416,7 +419,7 @@ sweep_one(struct puncher *p, bool *more, struct errbuf *eb)
                 s == d->segments->bodies[c] || s->owner.open_places > 0)
                 continue;
             s->owner.swept = *more = true;
-            segment_ref(s); /* n is not looked at again */
+            segment_ref(s); /* n itself may have been removed */
             rc = punch_if_empty(d, s, &gone, eb);
             if (rc == ERR_OK && !gone) {
                 rc = index_segment(d->index, (enum store_class)c, s->id, &seen, eb);

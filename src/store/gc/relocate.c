@@ -32,7 +32,7 @@ entry_is_at(const struct entry *entry, const struct place *p)
     return entry->place.segment == p->segment && entry->place.offset == p->offset;
 }
 
-/* ---- who has this part ---- */
+/* ---- the owner of a part ---- */
 
 static enum err
 manifest_has_part(struct store *d, const struct entry *entry, uint32_t segment,
@@ -96,7 +96,7 @@ relocate_find_owner(struct store *d, uint64_t bucket, struct span key, uint32_t 
     if (rc != ERR_OK || has)
         return rc;
     if ((out->flags & (ENTRY_VERSIONED | ENTRY_SUSPENDED)) == 0)
-        return ERR_NOT_FOUND; /* nothing is older */
+        return ERR_NOT_FOUND; /* no version is older */
     return find_older_owner(d, bucket, key, segment, offset, out, eb);
 }
 
@@ -132,7 +132,7 @@ relocate_body_is_live(struct store *d, const struct log_record *m, bool *out,
     return rc == ERR_NOT_FOUND ? ERR_OK : rc;
 }
 
-/* ---- looking ---- */
+/* ---- classification ---- */
 
 static enum err
 classify_stuck(struct relocation *out)
@@ -148,7 +148,7 @@ classify_negative(struct relocation *out, bool oldest)
     return ERR_OK;
 }
 
-/* A prepared version, and this is the record that prepared it. */
+/* A prepared version, whose prepare record this is. */
 static enum err
 classify_prepared(struct store *d, const struct log_record *m, struct relocation *out,
                   struct errbuf *eb)
@@ -196,7 +196,7 @@ upload_is_open(struct store *d, const struct log_record *m, bool *out, struct er
     return rc == ERR_NO_UPLOAD ? ERR_OK : rc;
 }
 
-/* A manifest without an entry has ended its upload nevertheless. */
+/* A manifest without an entry has still ended its upload. */
 static enum err
 classify_manifest(struct store *d, const struct log_record *m, bool oldest,
                   struct relocation *out, struct errbuf *eb)
@@ -214,7 +214,7 @@ classify_manifest(struct store *d, const struct log_record *m, bool oldest,
         out->what = RELOCATE_MANIFEST;
         out->by = RELOCATE_BY_VERSION;
     }
-    if (rc != ERR_NOT_FOUND) /* one that was moved ends the upload as well */
+    if (rc != ERR_NOT_FOUND) /* a relocated one ends the upload as well */
         return rc;
     rc = upload_is_open(d, m, &open, eb);
     if (rc == ERR_OK && !open && !oldest)
@@ -231,7 +231,7 @@ classify_owned_part(struct store *d, const struct log_record *m, struct relocati
 
     assert(m->part > 0);
     if (m->place.segment != 0)
-        return ERR_OK; /* the manifest says where it is: the record is not needed */
+        return ERR_OK; /* the manifest has its place: the record is not needed */
     if (prepared_has_upload(d->prepared, &m->upload))
         return classify_stuck(out);
     rc =
@@ -261,7 +261,7 @@ classify_part(struct store *d, const struct log_record *m, struct relocation *ou
         return ERR_OK;
     if (rc != ERR_OK || !entry_is_at(&part.entry, &at))
         return rc;
-    /* Its place stands in a manifest that is not committed. */
+    /* A manifest that is not committed names its place. */
     if (m->place.segment == 0 && prepared_has_upload(d->prepared, &m->upload))
         return classify_stuck(out);
     out->what = RELOCATE_KEEP;
@@ -286,7 +286,7 @@ classify_upload_begin(struct store *d, const struct log_record *m, struct reloca
     return rc == ERR_NO_UPLOAD ? ERR_OK : rc;
 }
 
-/* A version by the one it was born with, the current one or an older one. */
+/* Finds a version by its birth, the current one or an older one. */
 static enum err
 find_born(struct store *d, const struct log_record *m, const struct version *born,
           struct entry *out, struct errbuf *eb)
@@ -302,8 +302,9 @@ find_born(struct store *d, const struct log_record *m, const struct version *bor
     return find_version(d->memtable, d->index, m->bucket, m->key, born, out, eb);
 }
 
-/* What a record took away from this disk may have come back from another one, as the same version, by a record that is later
- * in the log: behind that one it would take it away again. A newer one of a key without versions hides the older ones as well. */
+/* True if what the record removed from this disk has returned from another one: the same
+ * version, by a later record in the log. Written after that record, this one would remove it
+ * again. A newer version of a key without versions also hides older ones. */
 bool
 relocate_is_superseded(enum log_record_kind kind, const struct version *v,
                        const struct entry *now)
@@ -354,7 +355,8 @@ classify_meta(struct store *d, const struct log_record *m, struct relocation *ou
     return rc == ERR_NOT_FOUND ? ERR_OK : rc;
 }
 
-/* It makes the entry that there is: a delete marker, or a tombstone that other replicas still need. */
+/* The record made the present entry: a delete marker, or a tombstone that other replicas still
+ * need. */
 static void
 classify_live_delete(struct relocation *out)
 {
@@ -363,8 +365,8 @@ classify_live_delete(struct relocation *out)
         (out->entry.flags & ENTRY_MARKER) != 0 ? RELOCATE_BY_VERSION : RELOCATE_BY_KEY;
 }
 
-/* A marker that was ended or replaced: as it is it would be there again. Beside versions it hid none; a null one ended the
- * null version before it, whose record may be in an older log. */
+/* A marker that was ended or replaced: written unchanged, it would return. Among versions it hid
+ * none. A null marker ended the null version before it, whose record may be in an older log. */
 static enum relocate_action
 classify_ended_marker(const struct entry *said, bool oldest)
 {
@@ -372,8 +374,9 @@ classify_ended_marker(const struct entry *said, bool oldest)
                                                           : RELOCATE_ENDED;
 }
 
-/* A delete that knew of no versions. It can go when nothing that it hides is on the disk; a newer entry hides it as well.
- * Behind one that lets older ones be versions it would come too late as it is, and what it hid was a null version. */
+/* A delete that ignored versions. It can be dropped if nothing that it hides is on the disk; a
+ * newer entry hides that as well. Written unchanged after a record that lets older ones be
+ * versions, it would come too late, and what it hid was a null version. */
 static enum err
 classify_unversioned_delete(struct store *d, const struct log_record *m, bool oldest,
                             struct relocation *out, struct errbuf *eb)
@@ -468,7 +471,7 @@ relocate_classify(struct store *d, enum store_class class, const struct log_reco
         return classify_delete(d, class, m, oldest, out, eb);
     case LOG_RECORD_IN_DOUBT:
         return classify_in_doubt(d, m, out, eb);
-    case LOG_RECORD_IN_DOUBT_CLEAR: /* without it a version is asked for again, no more */
+    case LOG_RECORD_IN_DOUBT_CLEAR: /* without it a version is only resolved once more */
         return ERR_OK;
     case LOG_RECORD_BUCKET:
         out->what = RELOCATE_KEEP;

@@ -1,4 +1,5 @@
-/* relocate_commit: the record that takes the place of one which is moved, and whether it may still be written. */
+/* relocate_commit: builds the record that replaces a moved one, and checks that it may still be
+ * written. */
 
 #include <assert.h>
 
@@ -17,9 +18,9 @@
 static enum verdict relocate_still_holds(struct changes *changes, struct commit *c,
                                          uint32_t written);
 
-/* ---- the record that takes its place ---- */
+/* ---- the replacement ---- */
 
-/* What the entry knows and the record did not: that its bucket's versioning was suspended. */
+/* Adds what the entry has and the record lacks: the bucket's versioning was suspended. */
 static void
 add_versioning(const struct entry *entry, struct object_meta *meta)
 {
@@ -37,7 +38,8 @@ commit_as_relocation(const struct relocation *from, struct object_meta *meta,
 
     c->kind = LOG_RECORD_RELOCATED;
     c->old_place = relocate_old_place(from);
-    if (from->what == RELOCATE_PART) /* of no object yet: a version that says nothing */
+    /* Not part of an object yet: the version is meaningless. */
+    if (from->what == RELOCATE_PART)
         c->version = (struct version){.counter = 1};
     else
         c->version = entry->version;
@@ -45,7 +47,8 @@ commit_as_relocation(const struct relocation *from, struct object_meta *meta,
         c->born = entry->born;
         add_versioning(entry, meta);
     }
-    if (from->what == RELOCATE_MOVE) { /* of a committed upload-less prepare, too */
+    /* Also for a committed prepare without an upload. */
+    if (from->what == RELOCATE_MOVE) {
         c->upload = (struct upload_id){0};
         c->of.upload.part = 0;
     }
@@ -53,8 +56,9 @@ commit_as_relocation(const struct relocation *from, struct object_meta *meta,
         c->of.upload.part = 0;
 }
 
-/* As its entry says: a delete that came before versioning was known left a marker too, metadata and the end of a newer version
- * raised its version, and a tombstone that every replica has applied is none any more. */
+/* Takes the fields of the present entry. A delete from before versioning was known also left a
+ * marker. Metadata changes and ends of newer versions raised its version. A tombstone that every
+ * replica has applied is not kept any more. */
 static void
 commit_as_delete(const struct entry *entry, struct object_meta *meta, struct commit *c)
 {
@@ -66,7 +70,7 @@ commit_as_delete(const struct entry *entry, struct object_meta *meta, struct com
         add_versioning(entry, meta);
 }
 
-/* What the marker ended, without the marker. */
+/* Keeps what the marker ended, without the marker. */
 static void
 commit_as_version_end(const struct relocation *from, struct object_meta *meta,
                       struct commit *c)
@@ -139,7 +143,7 @@ relocate_commit(const struct relocation *from, struct arena *a, struct store_key
     case RELOCATE_STUCK:
         break;
     }
-    /* Since it was written the body may have moved, and what was newer ended. */
+    /* Since the record was written the body may have moved, and newer versions may have ended. */
     if (from->by == RELOCATE_BY_META) {
         c->version = from->entry.version;
         c->place.segment = from->entry.place.segment;
@@ -148,7 +152,7 @@ relocate_commit(const struct relocation *from, struct arena *a, struct store_key
     return ERR_OK;
 }
 
-/* ---- in the moment of writing ---- */
+/* ---- check at the time of writing ---- */
 
 static enum verdict
 changed_since(struct commit *c)
