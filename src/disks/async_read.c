@@ -1,7 +1,8 @@
-/* Small objects read without a fiber, of whichever disk has them. What needs a second disk is the long way's. */
+/* Small objects read without a fiber, from any disk. Whatever needs a second disk takes the
+ * ordinary path. */
 #include "disks/internal.h"
 
-/* The replica of the key, entered. NULL: more than one has to be asked. */
+/* Returns the replica of the key, entered. NULL: more than one must be read. */
 static struct replica *
 async_read_enter(struct disks *ds, const struct disks_key *k)
 {

@@ -9,7 +9,7 @@
 #include "rt/point.h"
 #include "rt/time.h"
 
-#define DURABLE_TRIES 3 /* while the key is overwritten again and again */
+#define DURABLE_TRIES 3 /* for a key that is overwritten repeatedly */
 #define COPIES_PAGE   256u
 #define META_ARENA    MIB(4) /* 10,000 parts */
 
@@ -19,7 +19,7 @@ same_version(const struct version *a, const struct version *b)
     return a->epoch == b->epoch && a->counter == b->counter;
 }
 
-/* Bytes of the object from `at` on, as many as the writer is to have. */
+/* Reads bytes of the object from `at` on, as many as the writer accepts. */
 static enum err
 copy_bytes(struct replica *from, struct replica *to, const struct store_key *k,
            const struct entry *entry, uint64_t at, uint64_t len, struct replica_writer *w,
@@ -58,7 +58,7 @@ copy_whole(struct replica *from, struct replica *to, const struct store_key *k,
     return rc;
 }
 
-/* Is the part there already, from a copy that was interrupted? Both lists ascend. */
+/* True if an interrupted copy has left this part already. Both lists ascend. */
 static bool
 have_part(const struct store_part *have, uint32_t count,
           const struct store_object_part *p)
@@ -89,7 +89,8 @@ copy_part(struct replica *from, struct replica *to, const struct store_key *k,
     return rc;
 }
 
-/* An object that came in parts stays one: each part a body of its own. What an interrupted copy has brought is kept. */
+/* Copies a multipart object, part by part, each a body of its own. Keeps what an interrupted
+ * copy has written. */
 static enum err
 copy_parts(struct replica *from, struct replica *to, const struct store_key *k,
            const struct entry *entry, const struct object_meta *meta, struct arena *a,
@@ -196,7 +197,7 @@ copy_to_owner(struct disks *ds, const struct disks_key *k, unsigned to, uint64_t
 
 /* ---- reconciling one key ---- */
 
-/* What one slot has of a key. */
+/* The state of a key on one slot. */
 static enum err
 entry_on(struct disks *ds, const struct disks_key *k, unsigned i, struct entry *out,
          struct errbuf *eb)
@@ -209,7 +210,7 @@ entry_on(struct disks *ds, const struct disks_key *k, unsigned i, struct entry *
     return rc;
 }
 
-/* The object to slot `to`, from whichever of its copies can be read. */
+/* Copies the object to slot `to`, from any readable copy. */
 static enum err
 copy_from_any(struct disks *ds, const struct disks_key *k, const struct entry *best,
               const struct places *p, unsigned to, struct reconciled *done,
@@ -251,7 +252,7 @@ forget_on(struct disks *ds, const struct disks_key *k, unsigned i,
     return rc == ERR_NOT_FOUND || rc == ERR_PRECONDITION ? ERR_OK : rc;
 }
 
-/* A listing that was disturbed goes before us, for a moment. */
+/* Waits a moment for a listing that removals have disturbed. */
 static void
 let_listings_pass(struct disks *ds)
 {
@@ -275,7 +276,8 @@ end_tombstone_everywhere(struct disks *ds, const struct disks_key *k,
     return ERR_OK;
 }
 
-/* The delete goes to every replica that has something older; when all of them have it, the tombstones are dropped. */
+/* Brings the delete to every replica with an older version. Once all have it, drops the
+ * tombstones. */
 static enum err
 deliver_delete(struct disks *ds, const struct disks_key *k, const struct places *p,
                const struct entry *best, struct reconciled *done, struct errbuf *eb)
@@ -294,12 +296,13 @@ deliver_delete(struct disks *ds, const struct disks_key *k, const struct places 
             return rc;
     }
     if (any_replica_unreachable(ds))
-        return ERR_OK; /* it may come back with an older object: the tombstones stay */
+        return ERR_OK; /* it may return with an older object: the tombstones stay */
     done->changed = true;
     return end_tombstone_everywhere(ds, k, p, best, eb);
 }
 
-/* The commit of a prepared version is not synced: while a power cut may take it back, the owner's entry must stay. */
+/* The commit of a prepared version is not synced. While a power cut could undo it, the owner's
+ * entry must stay. */
 bool
 is_durable(struct disks *ds, unsigned i, const struct version *v)
 {
@@ -308,7 +311,7 @@ is_durable(struct disks *ds, unsigned i, const struct version *v)
     return v->epoch < ds->control.o.epoch || v->counter <= ds->slots[i].durable;
 }
 
-/* What is committed by now is durable on the placed disks when this returns. The caller holds no key's lock. */
+/* Makes all present commits durable on the placed disks. The caller holds no key's lock. */
 static enum err
 make_durable(struct disks *ds, const struct places *p, struct errbuf *eb)
 {
@@ -351,7 +354,7 @@ remove_surplus(struct disks *ds, const struct disks_key *k, const struct places 
     return ERR_OK;
 }
 
-/* ERR_BUSY: *early, the copies must be made durable before the others are taken away. */
+/* ERR_BUSY: *early, the copies must be made durable before the others are dropped. */
 static enum err
 deliver_object(struct disks *ds, const struct disks_key *k, const struct places *p,
                const struct entry *best, uint64_t damaged, struct reconciled *done,
@@ -397,7 +400,7 @@ cached_drop(struct disks *ds, const struct disks_key *k, unsigned slot, bool *dr
     return rc == ERR_NOT_FOUND ? ERR_OK : rc;
 }
 
-/* The backend has cached objects: copies on other replicas are dropped. */
+/* The backend has cached objects, so this drops the copies on other replicas. */
 static enum err
 drop_cached(struct disks *ds, const struct disks_key *k, const struct places *p,
             struct reconciled *done, struct errbuf *eb)
@@ -416,7 +419,8 @@ drop_cached(struct disks *ds, const struct disks_key *k, const struct places *p,
     return ERR_OK;
 }
 
-/* An upload that cannot be aborted now stays; *rc says so, and the others follow. */
+/* Aborts an upload. If that fails, the upload stays; *rc has the error, and the caller
+ * continues. */
 static void
 copy_upload_abort(struct disks *ds, struct replica *d, const struct store_key *k,
                   const struct upload_id *u, enum err *rc, struct errbuf *eb)
@@ -425,7 +429,8 @@ copy_upload_abort(struct disks *ds, struct replica *d, const struct store_key *k
     struct errbuf why = {{0}};
     enum err one;
 
-    /* A write that copies the key to its owner holds the lock of the key: its upload is not a leftover. */
+    /* A write that copies the key to its owner holds the key's lock, so its upload is not taken
+     * for a leftover. */
     keylock_take(ds->keylocks, hash);
     one = replica_upload_abort(d, k, u, &why);
     keylock_release(ds->keylocks, hash);

@@ -14,7 +14,7 @@
 
 #define STATE_FOLDER "/.forebay/node"
 
-/* ---- who is given ---- */
+/* ---- the given folders ---- */
 
 enum given_kind { GIVEN_NEW, GIVEN_DISK };
 
@@ -22,7 +22,7 @@ enum given_kind { GIVEN_NEW, GIVEN_DISK };
 struct given {
     const char *path;
     enum given_kind kind;
-    bool unreadable; /* new, or a disk whose superblocks are both damaged */
+    bool unreadable; /* new, or a disk with both superblocks damaged */
     struct store_identity is;
 };
 
@@ -40,7 +40,8 @@ identify(const char *path, struct given *out, struct errbuf *eb)
                        "%s was removed from its node, and what is on it is no longer "
                        "current; empty the folder to use it as a new disk",
                        path);
-    /* store_open() handles a superblock that a crash left half made: it knows whether there are segments. */
+    /* store_open() handles a superblock that a crash left incomplete: it knows whether there are
+     * segments. */
     if (rc == ERR_OK || rc == ERR_NOT_FOUND || rc == ERR_CORRUPT)
         return ERR_OK;
     if (eb != NULL)
@@ -70,7 +71,7 @@ identify_all(const char *const *paths, unsigned count, struct given *out,
     return ERR_OK;
 }
 
-/* The list of a disk that holds the node's state. */
+/* Reads the list from a disk that holds the node's state. */
 static enum err
 list_on(const char *path, struct membership *out)
 {
@@ -98,8 +99,9 @@ lists_as_out(const struct membership *r, const struct given *g)
     return d != NULL && (d->state == MEMBERSHIP_OUT || d->state == MEMBERSHIP_MISSED);
 }
 
-/* Has `a` gone on with the node, from a copy of its state, while `old`, which had it, was not there? Then `old` knows nothing
- * of that: had it gone on as well, without `a`, there would be two histories. */
+/* True if `a` continued with the node from a copy of its state while `old`, which had it, was
+ * away. Then `old` does not know that. If `old` had also continued, without `a`, there would be
+ * two histories. */
 static bool
 took_over(const struct given *a, const struct given *old)
 {
@@ -152,7 +154,7 @@ disks_find_state(const char *const *paths, unsigned count, unsigned *which,
     return rc;
 }
 
-/* ---- the list against what is given ---- */
+/* ---- the list and the given folders ---- */
 
 static bool
 in_without(const struct disks_options *o, const struct membership_disk *d)
@@ -247,7 +249,7 @@ membership_load(struct disks *ds, struct errbuf *eb)
 
 /* ---- opening ---- */
 
-/* Disks of the list that are not here keep their place in the order of keys. */
+/* Disks of the list that are missing keep their place in the order of keys. */
 static void
 add_absent(struct disks *ds, const struct membership_disk *d)
 {
@@ -262,7 +264,7 @@ add_absent(struct disks *ds, const struct membership_disk *d)
     replica_slot_publish(ds);
 }
 
-/* Does the folder of the node's state lie on the disk at this path? */
+/* True if the disk at this path contains the folder of the node's state. */
 static bool
 holds_state(const struct disks_options *o, const char *path)
 {
@@ -272,7 +274,8 @@ holds_state(const struct disks_options *o, const char *path)
            strcmp(o->state + len, STATE_FOLDER) == 0;
 }
 
-/* Should its superblock say so? Where no folder of a disk is the state's (in tests), the first disk's does. */
+/* True if the disk's superblock should have the mark. If the state folder is on no disk (in
+ * tests), the first disk has it. */
 static bool
 should_say_state(const struct disks_options *o, const struct given *g, bool first)
 {
@@ -297,7 +300,7 @@ open_given(struct disks *ds, const struct disks_options *o, struct given *g, boo
     assert(rt_loop_index() == 0);
     if (rc != ERR_OK)
         return rc;
-    /* It was made from a copy here; or this one was lost then, and is back. */
+    /* The state was copied here; or this disk was lost then, and has returned. */
     if (g->kind == GIVEN_DISK && g->is.node_state != state)
         rc = store_mark_state(s->at.store, state, eb);
     *came |= listed == NULL || was == MEMBERSHIP_OUT || was == MEMBERSHIP_MISSED;
@@ -336,7 +339,7 @@ open_all(struct disks *ds, const struct disks_options *o, struct given *g,
     }
     if (rc != ERR_OK)
         return rc;
-    /* A set that is all new has nothing that could lie elsewhere. */
+    /* In a set of new disks nothing can be misplaced. */
     if (first) {
         struct store_stat st;
 
@@ -351,10 +354,10 @@ open_all(struct disks *ds, const struct disks_options *o, struct given *g,
     if (here == 1 && !out && atomic_load(&ds->converged)) {
         atomic_store(&ds->sole, 1);
         if (first)
-            return ERR_OK; /* no list for a node of one disk */
+            return ERR_OK; /* a node of one disk has no list */
     } else if (atomic_load(&ds->converged) && !ds->control.closed_well) {
         ds->control.after_crash =
-            true; /* until the rebalancer has looked, all disks are asked */
+            true; /* until the rebalancer has checked, look-ups read all disks */
         atomic_store(&ds->converged, false);
         atomic_store(&ds->guarded, true);
     }
@@ -407,7 +410,7 @@ open_set(struct disks *ds, const struct disks_options *o, struct errbuf *eb)
     return rc;
 }
 
-/* Folders of one file system share its space. */
+/* Counts the space of a shared file system once. */
 static bool
 is_first_of(uint64_t filesystem, const uint64_t *counted, unsigned count)
 {
@@ -417,7 +420,7 @@ is_first_of(uint64_t filesystem, const uint64_t *counted, unsigned count)
     return true;
 }
 
-/* Copies on one file system do not survive it: said once a start. */
+/* Warns, once per start, that copies on one file system are lost together. */
 static void
 warn_of_shared_filesystem(struct disks *ds)
 {
@@ -472,7 +475,7 @@ disks_open_one(const char *path, const struct store_options *o, struct disks **o
     return disks_open(&all, out, eb);
 }
 
-/* Does a disk that is here take no writes any more? */
+/* True if a disk in service accepts no more writes. */
 static bool
 some_log_failed(struct disks *ds)
 {
@@ -486,8 +489,8 @@ some_log_failed(struct disks *ds)
     return false;
 }
 
-/* The last word in the list: everything that was begun was ended. Not where a disk takes no writes: what it wrote last may be
- * there at the next start, and the other disks do not have it then. */
+/* Records an orderly end in the list: every change has ended. Not if a disk accepts no writes:
+ * its last writes may exist at the next start, and the other disks lack them. */
 static void
 close_list(struct disks *ds)
 {
@@ -495,7 +498,7 @@ close_list(struct disks *ds)
 
     assert(rt_loop_index() == 0);
     if (!ds->control.membership.open || !ds->control.closed_well || some_log_failed(ds))
-        return; /* not listed; or the end before is still to be looked after */
+        return; /* not listed, or the former end is not handled yet */
     ds->control.membership.open = false;
     if (membership_store(ds, &eb) != ERR_OK)
         LOG(LOG_WARN, "disks.list", eb.text,
@@ -539,7 +542,7 @@ disks_flush(struct disks *ds, struct errbuf *eb)
     return ERR_OK;
 }
 
-/* Enough that one has it: the records are there for a rebuild, the buckets stand in the node's state. */
+/* One disk suffices: the records are for a rebuild; the buckets are in the node's state. */
 enum err
 disks_bucket_note(struct disks *ds, uint64_t bucket, struct span record,
                   struct errbuf *eb)

@@ -1,4 +1,4 @@
-/* Room for cached objects on several disks: each gives its share. */
+/* Eviction of cached objects over several disks: each evicts its share. */
 #include <assert.h>
 
 #include "base/hash.h"
@@ -22,7 +22,8 @@ disks_access_freq_rotate(struct disks *ds)
         store_access_freq_rotate(w.at->store);
 }
 
-/* Bytes that should be given back for want of room on the file system: half a reserve above twice the reserve. */
+/* Bytes to evict if less than twice the reserve is free: as many as leave half a reserve more
+ * than that. */
 static uint64_t
 lacks(struct store *d)
 {
@@ -76,7 +77,7 @@ disks_evict(struct disks *ds, const struct store_evict_options *o,
         enum err last = evict_from(w.at->store, o, cached, &one, eb);
 
         if (last != ERR_OK) {
-            rc = last; /* the others go on */
+            rc = last; /* continue with the others */
             continue;
         }
         out->living += one.living;

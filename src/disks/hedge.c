@@ -6,14 +6,14 @@
 #include "base/metrics.h"
 #include "disks/internal.h"
 
-#define LEAST_US     2000u  /* nothing below is worth a second read */
-#define MOST_US      80000u /* no read waits longer for one copy while there is another */
-#define PATIENCE     8u     /* times as long, when no credit is left */
-#define READ_CREDIT  5      /* what each read earns */
-#define HEDGE_CREDIT 100    /* what a second one costs */
-#define SLOWER       3u     /* times: then it is not asked first */
+#define LEAST_US     2000u  /* shorter reads are not worth a second one */
+#define MOST_US      80000u /* the longest wait for one copy while there is another */
+#define PATIENCE     8u     /* wait factor without credit */
+#define READ_CREDIT  5      /* earned by each read */
+#define HEDGE_CREDIT 100    /* price of a second read */
+#define SLOWER       3u     /* factor from which on a disk is not read first */
 #define TRY_EACH     64u
-#define PART         8u /* of what is learned, by each sample */
+#define PART         8u /* weight of a sample: one part in so many */
 #define DEVIATIONS   4u
 #define A_MINUTE_US  60000000u
 
@@ -38,14 +38,14 @@ times_of(const struct disks *ds, unsigned slot, enum hedge_kind kind)
     return &ds->slots[slot].times[kind];
 }
 
-/* What hardly any read of these exceeds, as TCP reckons when to send again. */
+/* An upper bound that few of these reads exceed, as TCP computes its retransmission timeout. */
 static uint32_t
 high_of(const struct hedge_times *t)
 {
     return get(&t->mean_us) + DEVIATIONS * get(&t->deviation_us);
 }
 
-/* The least that is known of any slot that is asked; 0: nothing is. */
+/* The lowest known bound of all slots; 0: none known. */
 static uint32_t
 hedge_least_of(struct disks *ds, enum hedge_kind kind, bool high)
 {
@@ -76,7 +76,7 @@ hedge_begin(struct disks *ds, enum hedge_kind kind, bool again)
     return (struct deadline){rt_now_ns() + us * UINT64_C(1000)};
 }
 
-/* A share of the way from what is known to `us`. */
+/* Moves the average by a fraction toward `us`. */
 static void
 approach(_Atomic uint32_t *at, uint32_t us)
 {
@@ -110,7 +110,7 @@ hedge_took(struct disks *ds, unsigned slot, enum hedge_kind kind, uint64_t ns)
     learn(&ds->slots[slot].times[kind], ns);
 }
 
-/* How long it would have taken is unknown: twice as long is a guess that later samples correct. */
+/* The true time is unknown. Twice the wait is a guess that later samples correct. */
 void
 hedge_late(struct disks *ds, unsigned slot, enum hedge_kind kind, uint64_t ns)
 {
@@ -129,7 +129,7 @@ is_slower(struct disks *ds, unsigned slot, enum hedge_kind kind)
     return mean >= LEAST_US && mean / SLOWER >= hedge_least_of(ds, kind, false);
 }
 
-/* A disk without samples of that kind is compared by the other kind. */
+/* For a disk without samples of that kind, compares the other kind. */
 bool
 hedge_avoids(struct disks *ds, unsigned slot, enum hedge_kind kind)
 {

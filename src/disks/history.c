@@ -1,8 +1,9 @@
-/* history: a key that has versions: all of them, delete markers too, are where the key's order says.
+/* history: the versions of a key, delete markers included, on the disks of the key's order.
  *
- * What any disk has is a version: the union of all of them goes to each disk that should have the key, the newest first, so
- * that each takes its place behind the one before it; then the others lose theirs, the current one last. So no older one
- * is seen meanwhile.
+ * The versions of a key are the union of what all disks have. Each disk that should have the key
+ * gets the missing ones, the newest first, so that each is inserted behind the one before it.
+ * Then the other disks lose theirs, the current one last. So an older version never becomes
+ * visible meanwhile.
  */
 #include "disks/history.h"
 
@@ -17,20 +18,20 @@
 #define AT_A_TIME   100u
 #define HISTORY_MAX 100000u /* versions of one key */
 #define SCRATCH_MAX MIB(1)
-#define TRIES_MAX   64u /* while versions of some key are moved again and again */
+#define TRIES_MAX   64u /* limit of retries while versions of a key keep moving */
 
 struct kept {
-    struct entry entry; /* with the newest metadata that any disk has */
-    uint64_t on;        /* bits of slots that have just this */
-    bool ended;         /* while one of them was away */
+    struct entry entry; /* with the newest metadata on any disk */
+    uint64_t on;        /* bits of slots that have exactly this */
+    bool ended;         /* ended while one of the disks was away */
     struct version as;
 };
 struct history {
-    struct kept *at; /* owned; the oldest first */
+    struct kept *at; /* owned; oldest first */
     uint32_t count, room;
 };
 
-/* The oldest first; of one version the metadata that is the newest. */
+/* Oldest first; among entries of one version, oldest metadata first. */
 static int
 by_birth(const void *x, const void *y)
 {
@@ -41,7 +42,7 @@ by_birth(const void *x, const void *y)
     return c != 0 ? c : version_order(&a->entry.version, &b->entry.version);
 }
 
-/* ---- what there is ---- */
+/* ---- collecting ---- */
 
 static void
 keep(struct history *h, const struct entry *entry, unsigned slot)
@@ -57,7 +58,8 @@ keep(struct history *h, const struct entry *entry, unsigned slot)
     h->at[h->count++].entry.place.disk = (uint16_t)slot;
 }
 
-/* Each version once, with the newest metadata and the disks that have just this; sorted. */
+/* Merges duplicates: each version once, with the newest metadata and the disks that have exactly
+ * this; sorted. */
 static void
 fold(struct history *h)
 {
@@ -81,10 +83,10 @@ fold(struct history *h)
     h->count = n;
 }
 
-/* False: enough was seen. */
+/* False: stop. */
 typedef bool version_fn(void *arg, const struct entry *entry);
 
-/* All versions that one disk has of the key, the newest first. */
+/* Visits all versions of the key on one disk, newest first. */
 static enum err
 each_version(struct replica *d, const struct store_key *k, version_fn *fn, void *arg,
              struct errbuf *eb)
@@ -119,7 +121,7 @@ each_version(struct replica *d, const struct store_key *k, version_fn *fn, void 
 struct gathering {
     struct history *history;
     unsigned slot;
-    uint32_t least; /* versions that there were before */
+    uint32_t least; /* number of versions before */
 };
 
 static bool
@@ -131,7 +133,7 @@ gather_one(void *arg, const struct entry *entry)
     return g->history->count - g->least <= HISTORY_MAX;
 }
 
-/* Adds all versions that one disk has of the key. */
+/* Adds all versions of the key on one disk. */
 static enum err
 gather_from(struct replica *d, const struct store_key *k, unsigned slot,
             struct history *h, struct errbuf *eb)
@@ -177,7 +179,7 @@ history_find(struct replica *d, const struct store_key *k,
     return s.found ? ERR_OK : ERR_NOT_FOUND;
 }
 
-/* The newest null version replaced the others: a disk that was not there knows nothing of it. */
+/* The newest null version replaced the others. A disk that was away did not receive that. */
 static void
 end_old_nulls(struct history *h)
 {
@@ -218,7 +220,7 @@ gather(struct disks *ds, const struct disks_key *k, const struct places *p,
     return rc;
 }
 
-/* ---- bringing and taking away ---- */
+/* ---- copying and removing ---- */
 
 static enum err
 history_copy_marker(struct disks *ds, const struct disks_key *k,
@@ -262,7 +264,7 @@ bring(struct disks *ds, const struct disks_key *k, struct kept *v, unsigned to,
             continue;
         entry.place.disk = (uint16_t)slot;
         if ((entry.flags & (ENTRY_VERSIONED | ENTRY_SUSPENDED)) == 0)
-            entry.flags |= ENTRY_SUSPENDED; /* a null version, which may come late */
+            entry.flags |= ENTRY_SUSPENDED; /* a null version may arrive late */
         rc = copy_object(ds, k, &entry, to, bytes, eb);
     }
     return rc;
@@ -292,8 +294,8 @@ history_copy_all(struct disks *ds, const struct disks_key *k, struct history *h,
     return rc;
 }
 
-/* What was ended while a disk was away ends there too: behind what was brought, so that it is the current one only where
- * nothing else is. */
+/* Ends versions on disks that were away when they ended. It runs after copying, so such a
+ * version is current only if there is no other. */
 static enum err
 end_all(struct disks *ds, const struct disks_key *k, const struct places *p,
         const struct history *h, struct reconciled *done, struct errbuf *eb)
@@ -331,7 +333,7 @@ history_remove(struct disks *ds, const struct disks_key *k, unsigned slot,
     rc = gather_from(d, &k->at, slot, &mine, eb);
     if (mine.count > 0)
         atomic_fetch_add(&ds->removals,
-                         1); /* who has asked the others already asks again */
+                         1); /* a look-up that has read the other disks already repeats */
     for (uint32_t i = 0; rc == ERR_OK && i < mine.count; i++) {
         struct version born = entry_born(&mine.at[i].entry);
 
@@ -424,7 +426,7 @@ history_copy_to_owner(struct disks *ds, const struct disks_key *k, unsigned to,
 
 /* ---- the current one ---- */
 
-/* The newest version of the key on one disk that is older than `before`. */
+/* Finds the newest version of the key on one disk that is older than `before`. */
 static enum err
 newest_before(struct disks *ds, const struct store_key *k, unsigned slot,
               const struct version *before, struct arena *a, struct entry *out,
@@ -452,7 +454,7 @@ newest_before(struct disks *ds, const struct store_key *k, unsigned slot,
     return ERR_OK;
 }
 
-/* Of all disks. *incomplete: one did not answer. */
+/* The same over all disks. *incomplete: one did not answer. */
 static bool
 newest_of_all(struct disks *ds, const struct disks_key *k, const struct version *before,
               struct arena *a, struct entry *out, bool *incomplete)
@@ -498,7 +500,7 @@ history_current(struct disks *ds, const struct disks_key *k, struct entry *out,
         *out = (struct entry){0};
         found = newest_of_all(ds, k, begun ? &before : NULL, a, out, &incomplete);
         if (atomic_load(&ds->removals) != removals && tries++ < TRIES_MAX) {
-            found = true; /* something was moved past us */
+            found = true; /* a version moved past this look-up */
             continue;
         }
         if (!found || !version_tombstone_find(ds, k, out, &as))

@@ -19,7 +19,7 @@ struct stripe {
 };
 
 struct keylocks {
-    struct lock lock; /* over the stripes; never held over a switch */
+    struct lock lock; /* protects the stripes; never held across a switch */
     struct stripe stripes[STRIPES];
 };
 
@@ -78,5 +78,5 @@ keylock_release(struct keylocks *l, uint64_t key_hash)
         next = LIST_ENTRY(list_pop_front(&s->waiters), struct waiter, of_stripe);
     lock_release(&l->lock);
     if (next != NULL)
-        rt_wake(&next->wait); /* `held` passes on to it */
+        rt_wake(&next->wait); /* `held` passes to it */
 }

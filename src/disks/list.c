@@ -1,4 +1,4 @@
-/* Listings: what every disk has, merged in byte order, each key once. */
+/* Listings: the entries of every disk, merged in byte order, each key once. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,11 +9,11 @@
 #include "disks/version_tombstone.h"
 #include "rt/point.h"
 
-#define SCRATCH_BYTES MIB(2) /* of one disk's page: keys of any length */
+#define SCRATCH_BYTES MIB(2) /* for one disk's page: keys of any length */
 #define PAGE_MAX      256u
-#define TRIES         4 /* of a page that is disturbed by objects on their way; then they wait */
+#define TRIES         4 /* of a page that moving objects disturb; then removals pause */
 
-/* What one disk has of a listing. */
+/* One disk's part of a listing. */
 struct source {
     struct replica *from; /* entered */
     uint8_t slot;
@@ -29,7 +29,7 @@ struct merge {
     struct source *sources; /* owned */
     unsigned count;
     uint32_t page;
-    bool history; /* a disk has versions of the key that came last */
+    bool history; /* a disk has versions of the last key */
 };
 
 static enum err
@@ -40,7 +40,7 @@ refill(struct merge *m, struct source *s, struct span after, bool inclusive,
 
     assert(after.len <= STORE_KEY_MAX);
     assert(s->from != NULL);
-    /* `after` may lie in the page that goes. */
+    /* `after` may lie in the page that is about to be dropped. */
     memcpy(last, after.at, after.len);
     arena_reset(s->arena);
     s->at = s->count = 0;
@@ -48,7 +48,8 @@ refill(struct merge *m, struct source *s, struct span after, bool inclusive,
                             m->page, s->arena, &s->entries, &s->count, &s->more, eb);
 }
 
-/* The first page of each. Those that lose objects first: what is on its way is there before it is gone here. */
+/* Reads the first page of each disk. Disks that lose objects come first: a moving object is on
+ * its new disk before it leaves the old one. */
 static enum err
 merge_begin(struct merge *m, struct span after, bool inclusive, struct errbuf *eb)
 {
@@ -81,8 +82,8 @@ merge_end(struct merge *m)
     free(m->sources);
 }
 
-/* The next key of all, the newest entry of it; ERR_NOT_FOUND: there is none. Its span lies in the source's page until the
- * next call of merge_step(). */
+/* Returns the next key of all disks, with its newest entry; ERR_NOT_FOUND: none. Its span lies
+ * in the source's page until the next call of merge_step(). */
 static enum err
 merge_next(struct merge *m, struct store_entry *out, struct errbuf *eb)
 {
@@ -118,7 +119,7 @@ merge_next(struct merge *m, struct store_entry *out, struct errbuf *eb)
     return ERR_OK;
 }
 
-/* Everybody passes by this key. */
+/* Advances every source past this key. */
 static void
 merge_step(struct merge *m, struct span key)
 {
@@ -149,7 +150,8 @@ give(struct arena *a, struct store_entry *e, struct store_entry *out, struct err
     return ERR_OK;
 }
 
-/* Is it to be listed? While disks have missed something all of them have to say which version is the current one. */
+/* True if the key is to be listed. While disks have missed changes, all of them decide which
+ * version is current. */
 static bool
 is_object(struct merge *m, struct store_entry *e)
 {
@@ -178,7 +180,7 @@ list_merged(struct disks *ds, uint64_t bucket, struct span after, bool inclusive
         rc = merge_next(&m, &e, eb);
         if (rc != ERR_OK)
             break;
-        if (*count == max) { /* perhaps only a tombstone: the next page will say */
+        if (*count == max) { /* perhaps only a tombstone follows: the next page tells */
             *more = true;
             break;
         }
@@ -307,12 +309,12 @@ list_many(struct disks *ds, uint64_t bucket, unsigned copies, struct span after,
     if (paused)
         atomic_fetch_sub(&ds->pauses, 1);
     if (rc == ERR_OK &&
-        listing_incomplete(ds, copies)) /* one has left before it was asked */
+        listing_incomplete(ds, copies)) /* a disk left before it was read */
         rc = err_unreachable(eb);
     return rc;
 }
 
-/* A sole replica needs no merge: its own page is the answer. */
+/* A sole replica needs no merge: returns its own page. */
 static enum err
 list_sole(struct disks *ds, unsigned slot, uint64_t bucket, struct span after,
           bool inclusive, uint32_t max, struct arena *a, struct store_entry **out,
@@ -360,6 +362,6 @@ disks_bucket_empty(struct disks *ds, uint64_t bucket, unsigned copies, bool *emp
         }
     }
     replica_walk_end(&w);
-    /* One has left before it was asked. */
+    /* A disk left before it was read. */
     return *empty && listing_incomplete(ds, copies) ? err_unreachable(eb) : ERR_OK;
 }

@@ -18,7 +18,7 @@ static const char *const state_names[MEMBERSHIP_STATES_] = {
     [MEMBERSHIP_REMOVED] = "removed",
 };
 
-/* The next line, without its end; false when there is none. */
+/* Returns the next line without its end; false: no more lines. */
 static bool
 next_line(struct span *rest, struct span *line)
 {
@@ -31,7 +31,7 @@ next_line(struct span *rest, struct span *line)
     return true;
 }
 
-/* Up to the next space, which is skipped. Empty: there is none. */
+/* Returns the text up to the next space, and skips that space. Empty: no more. */
 static struct span
 next_word(struct span *line)
 {

@@ -6,7 +6,7 @@
 
 #define PLACE_MAX 256
 
-/* No fused multiply-add: it would round differently from machine to machine. */
+/* No fused multiply-add: it rounds differently on different machines. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__GNUC__)
@@ -26,7 +26,7 @@ place_hash(struct span immutable_name, struct span key)
                      hash_xxh3(immutable_name.at, immutable_name.len, 1));
 }
 
-/* Steele and Vigna's finisher: each bit of the result hangs on each bit of x. */
+/* Finalizer of Steele and Vigna: each bit of the result depends on each bit of x. */
 static uint64_t
 mix(uint64_t x)
 {
@@ -37,8 +37,8 @@ mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-/* -ln of (draw + 1/2) / 2^53, exact to a few units of the last place also near 0, where the winners are: the number is
- * m * 2^-e with m around 1, and ln m = 2 artanh((m - 1) / (m + 1)). */
+/* -ln of (draw + 1/2) / 2^53, exact to a few units in the last place, also near 0, where the
+ * winners are. The number is m * 2^-e with m around 1, and ln m = 2 artanh((m - 1) / (m + 1)). */
 static double
 minus_ln(uint64_t draw)
 {
@@ -69,7 +69,7 @@ place_order(uint64_t key_hash, const struct place_disk *disks, unsigned count,
     unsigned found = 0;
 
     assert(count <= PLACE_MAX);
-    if (count == 1 && want > 0) { /* whatever its score */
+    if (count == 1 && want > 0) { /* its score does not matter */
         out[0] = 0;
         return disks[0].weight != 0;
     }
@@ -80,7 +80,8 @@ place_order(uint64_t key_hash, const struct place_disk *disks, unsigned count,
         if (disks[i].weight == 0)
             continue;
         score[i] = (double)disks[i].weight / minus_ln(draw);
-        /* Kept sorted by insertion: `want` is small. Ties go to the smaller seed, so that no order of disks matters. */
+        /* Insertion sort, since `want` is small. Ties go to the smaller seed, so the result does
+         * not depend on the order of disks. */
         for (at = found; at > 0; at--) {
             unsigned other = out[at - 1];
 

@@ -1,8 +1,9 @@
-/* Prepared versions whose outcome this replica does not know (in-doubt): the other replicas are asked.
+/* Resolves in-doubt versions: prepared here, outcome unknown. It reads the state of the other
+ * replicas:
  *
  *     a replica has it, as a version of the key:   it was committed, as that version
  *     its coordinator is out:                      it may have been acknowledged: commit it in its coordinator's order
- *     no replica has it, and all were asked:       it was refused, or something newer has replaced it: abort it
+ *     no replica has it, and all have answered:    it was rejected, or something newer has replaced it: abort it
  *     a replica that may know gave no answer:      it stays, until that one answers, comes back, or is removed
  */
 #include <assert.h>
@@ -20,7 +21,7 @@ uint64_t prepared_unreachable;
 static const uint64_t prepared_unreachable = 0;
 #endif
 
-/* The name at birth of a bucket: what placement hashes. */
+/* Returns the immutable name of a bucket, which placement hashes. */
 bool
 bucket_of(struct disks *ds, uint64_t id, struct disks_bucket *out)
 {
@@ -28,15 +29,15 @@ bucket_of(struct disks *ds, uint64_t id, struct disks_bucket *out)
            ds->control.next_bucket(ds->control.buckets_arg, id - 1, out) && out->id == id;
 }
 
-/* One of them, on its way to an end. */
+/* An in-doubt version that is being resolved. */
 struct ending {
     struct disks *ds;
     const struct store_prepared *what;
-    unsigned slot;      /* where it is prepared */
+    unsigned slot;      /* the slot on which it is prepared */
     struct replica *on; /* the disk of that slot */
     uint64_t going;     /* bits of slots that are about to be removed */
-    bool known;         /* its bucket is; else `key` has no immutable name */
-    bool leftover;      /* of a start before this one */
+    bool known;         /* its bucket is known; else `key` has no immutable name */
+    bool leftover;      /* from a start before this one */
     struct disks_key key;
     struct disks_bucket bucket; /* owned */
 };
@@ -58,7 +59,7 @@ ending_of(struct disks *ds, unsigned slot, const struct store_prepared *u)
     return e;
 }
 
-/* Was the disk of this slot there when it was prepared? */
+/* True if the disk of this slot was present when the version was prepared. */
 static bool
 was_there(const struct ending *e, const struct replica_slot *s)
 {
@@ -67,7 +68,8 @@ was_there(const struct ending *e, const struct replica_slot *s)
     return e->leftover || e->what->prepared.counter <= s->went_at;
 }
 
-/* Did a disk that is out order the writes of this key then? One that said no before it went has refused it. */
+/* True if a disk that is now out ordered the writes of this key then. If that disk reported
+ * before it went out that it has no such version, it rejected the write. */
 static bool
 coordinator_is_out(const struct ending *e, uint64_t said_no)
 {
@@ -91,19 +93,18 @@ coordinator_is_out(const struct ending *e, uint64_t said_no)
            replica_state(&ds->slots[first]) == REPLICA_OUT && (said_no >> first & 1) == 0;
 }
 
-/* ---- what the others say ---- */
+/* ---- answers of the other replicas ---- */
 
 struct said {
     bool decided;
-    struct version
-        as;        /* with which it was born: what changed it since comes with a pass */
-    uint64_t away; /* bits of slots that may know, and are out */
-    uint64_t dumb; /* that are here, and gave no answer */
-    uint64_t no;   /* that are here, and have not got it */
-    enum err rc;   /* of the first of those */
+    struct version as; /* its birth; a pass brings later changes */
+    uint64_t away;     /* bits of slots that may know, and are out */
+    uint64_t dumb;     /* bits of slots in service that gave no answer */
+    uint64_t no;       /* bits of slots in service without the version */
+    enum err rc;       /* error of the first such slot */
 };
 
-/* The version with this content that one disk has, the current one or not. */
+/* Finds the version with this content on one disk, current or older. */
 static enum err
 version_with(struct replica *d, const struct ending *e, struct version *born,
              struct errbuf *eb)
@@ -163,7 +164,7 @@ prepared_ask_all(const struct ending *e, struct errbuf *eb)
     return said;
 }
 
-/* ---- one of them ---- */
+/* ---- resolving one ---- */
 
 /* *decided: by a record that is not synced yet. */
 static enum err
@@ -191,8 +192,9 @@ resolve_prepared(const struct ending *e, bool *decided, struct errbuf *eb)
                : ERR_OK;
 }
 
-/* Without its key's lock: no write under way is of a start before this one. One of this start may have another coordinator than the key's
- * first disk (places_of_change(), an upload's upload_replicas), which is about to commit or abort it. */
+/* Resolves a version of an earlier start, without the key's lock: no write in progress is that
+ * old. For a version of this start the coordinator may be another disk than the key's first
+ * (places_of_change(), an upload's upload_replicas), and may be about to commit or abort it. */
 static enum err
 resolve_one(struct ending *e, struct errbuf *eb)
 {
@@ -201,7 +203,8 @@ resolve_one(struct ending *e, struct errbuf *eb)
     return e->leftover ? resolve_prepared(e, &decided, eb) : ERR_OK;
 }
 
-/* Is it still prepared, as it was when it was listed? Ids are in order: it is the first behind the one before its own. */
+/* True if it is still prepared as listed. Ids ascend: it must be the first after the id before
+ * its own. */
 static enum err
 still_prepared(const struct ending *e, bool *is, struct errbuf *eb)
 {
@@ -222,7 +225,8 @@ still_prepared(const struct ending *e, bool *is, struct errbuf *eb)
     return rc;
 }
 
-/* As it was listed, perhaps by a write that goes on: under the lock that one has ended, mostly by itself. */
+/* Resolves a version that may belong to a write in progress. Under the key's lock that write has
+ * ended, mostly with its outcome known. */
 static enum err
 resolve_orphan(struct ending *e, struct errbuf *eb)
 {
@@ -240,16 +244,17 @@ resolve_orphan(struct ending *e, struct errbuf *eb)
     if (is)
         rc = resolve_prepared(e, &decided, eb);
     if (decided)
-        rc = replica_flush(e->on, eb); /* is_durable() takes it for that */
+        rc = replica_flush(e->on, eb); /* makes true what is_durable() assumes */
     keylock_release(e->ds->keylocks, hash);
     return rc;
 }
 
-/* ---- all of them ---- */
+/* ---- resolving all ---- */
 
 typedef enum err ending_fn(struct ending *e, struct errbuf *eb);
 
-/* One that fails does not stop the others. Not those that were prepared since it began: under load they do not end. */
+/* Resolves all versions prepared before it began; later ones would never end under load. A
+ * failure does not stop the others. */
 static enum err
 each_on(struct disks *ds, unsigned slot, uint64_t going, ending_fn *end,
         struct errbuf *eb)
@@ -292,13 +297,14 @@ each_on(struct disks *ds, unsigned slot, uint64_t going, ending_fn *end,
         }
         last = found[count - 1].content;
         after = &last;
-        more &= old; /* the ids of contents rise */
+        more &= old; /* content ids ascend */
     }
     arena_free(&a);
     return first;
 }
 
-/* A disk that takes no writes keeps what it has to the next start: only a removal is not done while that is in the way. */
+/* A disk that accepts no writes keeps its prepared versions until the next start. Only a removal
+ * must wait for them. */
 static enum err
 each_everywhere(struct disks *ds, uint64_t going, ending_fn *end, struct errbuf *eb)
 {

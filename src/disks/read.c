@@ -1,4 +1,4 @@
-/* Looking up and reading, around what is lost, rotten or slow. */
+/* Look-ups and reads. They avoid disks that are unreachable, damaged or slow. */
 #include <assert.h>
 #include <string.h>
 
@@ -19,8 +19,8 @@ same_content(const struct entry *a, const struct entry *b)
 
 /* ---- looking up ---- */
 
-/* One round over every slot; the lookups may switch, so what is moved meanwhile can be missed. *history: a disk has versions
- * of the key. */
+/* One round over every slot. The look-ups may switch, so it can miss an object that moves
+ * meanwhile. *history: a disk has versions of the key. */
 static enum err
 lookup_ask_all(struct disks *ds, const struct disks_key *k, const struct places *p,
                struct entry *out, bool *history, struct errbuf *eb)
@@ -92,7 +92,7 @@ lookup_all(struct disks *ds, const struct disks_key *k, struct entry *out,
     bool history;
     enum err rc = ask_until_still(ds, k, out, &history, eb);
 
-    /* Where a disk missed what came last, the highest entry is not the newest version. */
+    /* If a disk missed the last change, the highest entry is not the newest version. */
     if (rc == ERR_OK && (history || version_tombstone_find_plain(ds, k, out))) {
         struct entry newest;
 
@@ -101,7 +101,7 @@ lookup_all(struct disks *ds, const struct disks_key *k, struct entry *out,
             *out = newest;
         else if (
             rc ==
-            ERR_NOT_FOUND) /* what is there was ended: a replica still has to receive that */
+            ERR_NOT_FOUND) /* the present version has ended; a replica has not received that */
             *out = (struct entry){.flags = ENTRY_TOMBSTONE | ENTRY_MARKER,
                                   .place.disk = out->place.disk};
         else
@@ -141,7 +141,7 @@ places_of_change(struct disks *ds, const struct disks_key *k, bool guarded,
     out->count = MAX(with_count, out->placed);
 }
 
-/* The answer of the key's owner. ERR_UNAVAILABLE: other replicas have to be asked too. */
+/* Reads the entry of the key's owner. ERR_UNAVAILABLE: read the other replicas as well. */
 static enum err
 lookup_at_owner(struct disks *ds, const struct disks_key *k, struct entry *out,
                 struct errbuf *eb)
@@ -159,7 +159,7 @@ lookup_at_owner(struct disks *ds, const struct disks_key *k, struct entry *out,
         out->flags &= ~ENTRY_PREPARED;
     }
     if (rc == ERR_OK || (rc == ERR_NOT_FOUND && !p.unreachable) || is_sole(ds))
-        return rc; /* a sole replica's error is the answer: there is no other one to ask */
+        return rc; /* a sole replica's error is final */
     return rc == ERR_NOT_FOUND ? err_unreachable(eb) : ERR_UNAVAILABLE;
 }
 
@@ -182,7 +182,7 @@ disks_lookup(struct disks *ds, const struct disks_key *k, struct entry *out,
 
 /* ---- copies of an entry ---- */
 
-/* Another slot that has the same content, not one of `tried`; its entry. False: there is none. */
+/* Finds another slot with the same content, not one of `tried`, and its entry. False: none. */
 static bool
 other_copy(struct disks *ds, const struct disks_key *k, const struct entry *entry,
            uint64_t tried, struct entry *out)
@@ -201,7 +201,7 @@ other_copy(struct disks *ds, const struct disks_key *k, const struct entry *entr
         rc = (entry->flags & ENTRY_HISTORY) == 0 ? replica_lookup(d, &k->at, out, NULL)
                                                  : ERR_NOT_FOUND;
         if (rc != ERR_OK ||
-            !same_content(entry, out)) /* an older one: written before versioning, too */
+            !same_content(entry, out)) /* an older one; also one from before versioning */
             rc = replica_version_find(d, &k->at, &born, out, &current, NULL);
         replica_leave(d);
         out->place.disk = p.at[i];
@@ -236,7 +236,8 @@ is_slow(struct disks *ds, unsigned i, enum hedge_kind kind)
     return h.state == STORE_SLOW;
 }
 
-/* The copy to begin with: the entry's own, or another one where that disk is slow and the other's is not. */
+/* Chooses the first copy to read: the entry's own, or another one if only the former's disk is
+ * slow. */
 static struct entry
 choose_copy(struct disks *ds, const struct disks_key *k, const struct entry *entry,
             enum hedge_kind kind)
@@ -250,7 +251,8 @@ choose_copy(struct disks *ds, const struct disks_key *k, const struct entry *ent
     return *entry;
 }
 
-/* A read that another copy may overtake (`hurry`): its deadline, and how long it takes. On a sole replica neither matters. */
+/* A read with a deadline after which another copy is read (`hurry`), and its time. Unused on a
+ * sole replica. */
 struct timed {
     struct disks *ds;
     unsigned slot;
@@ -288,7 +290,7 @@ timed_end(struct timed *t, enum err rc, bool counts)
         hedge_took(t->ds, t->slot, t->kind, rt_now_ns() - t->begun);
 }
 
-/* One copy's metadata, for as long as there may be a better one. */
+/* Reads one copy's metadata, until the deadline for another copy. */
 static enum err
 meta_from_copy(struct disks *ds, const struct disks_key *k, const struct entry *at,
                bool hurry, bool again, struct arena *a, struct object_meta *out,
@@ -312,7 +314,7 @@ disks_meta(struct disks *ds, const struct disks_key *k, const struct entry *entr
 {
     struct entry at = choose_copy(ds, k, entry, HEDGE_SMALL);
     bool hurry = k->copies > 1;
-    uint64_t tried = 0, slow = 0; /* slow: bits of disks that did not answer in a hurry */
+    uint64_t tried = 0, slow = 0; /* slow: bits of disks that missed the deadline */
     struct errbuf first;          /* set with first_rc */
     enum err first_rc = ERR_OK;
 
@@ -333,7 +335,7 @@ disks_meta(struct disks *ds, const struct disks_key *k, const struct entry *entr
         tried |= (uint64_t)1 << at.place.disk;
         if (other_copy(ds, k, entry, tried, &at))
             continue;
-        /* No copy answered within its deadline: those that were only slow get more time. */
+        /* No copy answered within its deadline: give those that were only slow more time. */
         tried &= ~slow;
         if (!hurry || slow == 0 || !other_copy(ds, k, entry, tried, &at)) {
             if (eb != NULL)
@@ -375,7 +377,7 @@ open_copy(struct disks_reader *r, struct errbuf *eb)
     return rc;
 }
 
-/* Goes on from another copy; false: there is none that can be opened. */
+/* Continues with another copy; false: none can be opened. */
 static bool
 read_around(struct disks_reader *r, enum err why)
 {
@@ -412,8 +414,8 @@ disks_read_begin(struct disks *ds, const struct disks_key *k, const struct entry
     return read_around(r, rc) ? ERR_OK : rc;
 }
 
-/* No copy gave the piece within its deadline: those that were only slow, at this piece or an earlier one, get more time.
- * False: none was. */
+/* No copy gave the piece within its deadline. Gives those that were only slow, at this piece or
+ * an earlier one, more time. False: none was. */
 static bool
 retry_slow(struct disks_reader *r)
 {
@@ -425,11 +427,11 @@ retry_slow(struct disks_reader *r)
     r->tried &= ~r->slow;
     if (!other_copy(r->disks, &r->key, &r->entry, r->tried, &next))
         return false;
-    r->entry = next; /* opened when it is asked */
+    r->entry = next; /* opened at the next read */
     return true;
 }
 
-/* The next piece of the copy at hand, for as long as there may be a better one. */
+/* Reads the next piece of the current copy, until the deadline for another copy. */
 static enum err
 next_of_copy(struct disks_reader *r, bool hurry, struct deadline by, struct span *piece,
              struct errbuf *eb)
@@ -440,7 +442,7 @@ next_of_copy(struct disks_reader *r, bool hurry, struct deadline by, struct span
     timed_begin(&t, r->disks, r->entry.place.disk, hedge_kind_of(r->left), hurry,
                 r->tried != 0);
     rc = r->copy->ops->read_next(r->from, by, piece, eb);
-    /* Later pieces were read ahead: how long was not seen. */
+    /* Later pieces were read ahead: their time is unknown. */
     timed_end(&t, rc, r->fresh && !store_read_from_memory(replica_local_reader(r->from)));
     r->fresh = false;
     if (rc == ERR_OK) {
@@ -451,7 +453,7 @@ next_of_copy(struct disks_reader *r, bool hurry, struct deadline by, struct span
     return rc;
 }
 
-/* The copy at hand has failed with `rc`: the next piece of another one. */
+/* The current copy failed with `rc`: reads the piece from another one. */
 static enum err
 next_of_others(struct disks_reader *r, enum err rc, struct deadline by,
                struct span *piece, struct errbuf *eb)

@@ -1,4 +1,4 @@
-/* The rebalancer: its fiber copies objects to where they belong. */
+/* The rebalancer: its fiber moves objects to where their key's order says. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,10 +13,10 @@
 #include "rt/time.h"
 
 #define TICK_MS        250
-#define RETRY_MS       10000u /* after a pass that could not put everything right */
+#define RETRY_MS       10000u /* after a pass that left keys unreconciled */
 #define ENTRIES_A_TIME 256u
 #define SCRATCH_BYTES  MIB(2)
-#define MOVE_RATE      MIB(128) /* bytes a second, where nothing else was said */
+#define MOVE_RATE      MIB(128) /* bytes a second, the default */
 
 /* ---- waking ---- */
 
@@ -45,7 +45,7 @@ rebalancer_wake(struct disks *ds)
 
     atomic_fetch_add(&ds->rebalancer->wishes, 1);
     if (atomic_exchange(&ds->rebalancer->woken, true))
-        return; /* one message is on its way */
+        return; /* one message is in flight */
     w = xcalloc(1, sizeof *w);
     w->msg.fn = on_wake;
     w->ds = ds;
@@ -77,7 +77,8 @@ rebalancer_count_failure(struct rebalancer *rb, const struct disks_key *k, enum 
             L_SPAN("key", k->at.key), L_TEXT("code", err_name(rc)));
 }
 
-/* The places that a pass holds are those of its beginning. */
+/* False if the pass must end: its placement is that of its beginning, and a slot has changed
+ * since. */
 static bool
 pass_goes_on(const struct disks *ds)
 {
@@ -85,7 +86,7 @@ pass_goes_on(const struct disks *ds)
            ds->rebalancer->states_of_pass == ds->control.states;
 }
 
-/* No more bytes a second than we may; what a pass that ends here owes the next one waits for. */
+/* Limits the rate to `rebalance_rate`. If a pass ends here, the next one waits for the rest. */
 static void
 throttle(struct disks *ds, uint64_t bytes, bool of_pass)
 {
@@ -98,7 +99,7 @@ throttle(struct disks *ds, uint64_t bytes, bool of_pass)
     while (rb->throttle_ns > now + 1000000u && (!of_pass || pass_goes_on(ds))) {
         if (rt_sleep_ms(MIN((rb->throttle_ns - now) / 1000000u, (uint64_t)TICK_MS)) !=
             ERR_OK)
-            return; /* cancelled: the caller looks at `stopping` */
+            return; /* cancelled: the caller checks `stopping` */
         now = rt_now_ns();
     }
 }
@@ -131,11 +132,12 @@ rebalancer_reconcile(struct disks *ds, const struct disks_key *k, uint64_t damag
 struct pass {
     struct disks *ds;
     struct arena *scratch; /* owned */
-    uint64_t wrong;        /* keys that were not where they should be */
+    uint64_t wrong;        /* keys that were misplaced */
     bool uploads_astray, broken;
 };
 
-/* Is everything about this entry as it should be? No lock: what is wrong is looked at again under it. */
+/* True if the entry needs no work. Takes no lock: a finding is checked again under the key's
+ * lock. */
 static bool
 entry_is_right(struct disks *ds, const struct disks_key *k, unsigned slot,
                const struct entry *entry)
@@ -148,7 +150,7 @@ entry_is_right(struct disks *ds, const struct disks_key *k, unsigned slot,
     for (unsigned i = 0; i < p.placed; i++)
         placed |= p.at[i] == slot;
     if (!placed || (entry->flags & (ENTRY_TOMBSTONE | ENTRY_HISTORY)) != 0)
-        return false; /* of a key with versions the current one does not say what the others are */
+        return false; /* for a key with versions the current one says nothing of the others */
     for (unsigned i = 0; i < p.placed; i++) {
         struct replica *d;
         struct entry other;
@@ -235,7 +237,7 @@ reconcile_tombstone(void *arg, const struct disks_key *k, const struct upload_id
     return ps->ds->rebalancer->now.failed == failed && pass_goes_on(ps->ds);
 }
 
-/* Versions that were ended while a disk was away. */
+/* Handles versions that ended while a disk was away. */
 static void
 walk_ended(struct pass *ps, const struct disks_bucket *b, unsigned slot)
 {
@@ -250,7 +252,8 @@ walk_ended(struct pass *ps, const struct disks_bucket *b, unsigned slot)
                              rc, &eb);
 }
 
-/* Uploads in progress stay where they were begun; where that is no longer right, the set does not rebalancer_converge. */
+/* Checks that uploads in progress are on the right disks. They stay where they were begun; if
+ * one is misplaced, the set does not converge. */
 static void
 look_at_upload(struct pass *ps, const struct disks_bucket *b, unsigned slot,
                const struct store_upload *u)
@@ -283,7 +286,7 @@ struct upload_place {
     struct upload_id id;
 };
 
-/* One page of them. True: there is more behind *at. */
+/* Visits one page of uploads. True: there are more after *at. */
 static bool
 look_for_some_uploads(struct pass *ps, const struct disks_bucket *b, unsigned slot,
                       struct upload_place *at)
@@ -343,7 +346,7 @@ end_copies(struct pass *ps, const struct disks_bucket *b, unsigned slot)
                              rc, &eb);
 }
 
-/* Before anything is copied: what only waits for its decision need not be. */
+/* Resolves prepared versions before copying: those need no copy. */
 static void
 resolve_orphans(struct pass *ps)
 {
@@ -365,7 +368,7 @@ objects_in_all(struct disks *ds)
     return st.objects;
 }
 
-/* True: nothing was wrong, and nothing that is under way can make it so. */
+/* True: nothing was misplaced, and nothing in progress can misplace anything. */
 static bool
 rebalancer_pass(struct disks *ds)
 {
@@ -410,7 +413,8 @@ rebalancer_pass(struct disks *ds)
 
 /* ---- converging ---- */
 
-/* One disk is left and none is missed: from here on the set is as if there had never been more. */
+/* One disk is left and none is missed: from now on the set behaves as if it had always been
+ * alone. */
 static void
 collapse_to_one(struct disks *ds)
 {
@@ -443,7 +447,8 @@ rebalancer_converge(struct disks *ds)
 
     assert(rt_loop_index() == 0);
     assert(!is_sole(ds));
-    /* Nothing switches from here to there: a change that makes the set diverge later is seen below. */
+    /* Nothing switches between this check and the change: a later change that makes the set
+     * diverge is noticed below. */
     if (atomic_load(&rb->wishes) != rb->wishes_of_pass || atomic_load(&rb->holds) > 0)
         return;
     atomic_store(&ds->converged, true);
@@ -453,7 +458,7 @@ rebalancer_converge(struct disks *ds)
         rb->retry_at_ms = rt_now_ns() / 1000000u + RETRY_MS;
         return;
     }
-    if (!atomic_load(&ds->converged)) /* something happened while that was written */
+    if (!atomic_load(&ds->converged)) /* something changed during the write */
         return;
     unguard(ds);
     collapse_to_one(ds);
@@ -492,7 +497,7 @@ work(struct disks *ds)
         return;
     }
     if (!rt_sem_try_acquire(&ds->control.changing))
-        return; /* the set changes right now */
+        return; /* the set is changing right now */
     rebalancer_converge(ds);
     rt_sem_release(&ds->control.changing);
 }
@@ -520,10 +525,11 @@ look_at_health(struct disks *ds)
     }
 }
 
-/* A delete that was answered may not have reached every copy when the power went: the first disk has a tombstone then, and
- * as long as it is there no lookup sees the others. A pass brings it to them; where no bucket has copies there is nothing to
- * bring. What was answered lies on all disks that it should: so the list on disk goes on saying that the set is converged, and a
- * disk that is lost meanwhile is not missed. */
+/* Handles deletes after a crash. An acknowledged delete may not have reached every copy when
+ * power failed. The first disk then has a tombstone, which hides the copies from look-ups, and a
+ * pass brings it to them. Without copies there is nothing to bring. Acknowledged writes are on
+ * all their disks. So the list on disk still says that the set is converged, and a disk that is
+ * lost meanwhile is not missed. */
 static void
 look_after_a_crash(struct disks *ds)
 {
@@ -540,14 +546,15 @@ look_after_a_crash(struct disks *ds)
         disks_bucket_fini(&b);
     }
     if (copies || !ds->control.after_crash)
-        return; /* there is a pass to come */
+        return; /* a pass follows */
     ds->control.closed_well = true;
     ds->control.after_crash = false;
     atomic_store(&ds->converged, true);
     set_changed(ds);
 }
 
-/* What can't be ended now is left to passes. False: what was decided might not stay so, once more. */
+/* Resolves prepared versions, and leaves the rest to passes. False: a decision may not be
+ * durable yet; try again. */
 static bool
 resolve_leftovers(struct disks *ds)
 {
@@ -564,7 +571,7 @@ resolve_leftovers(struct disks *ds)
     return false;
 }
 
-/* False: the end. */
+/* False: the fiber ends. */
 static bool
 wait_a_tick(struct disks *ds, bool always)
 {
@@ -576,8 +583,8 @@ wait_a_tick(struct disks *ds, bool always)
                                        : DEADLINE_NEVER) != ERR_CANCELLED;
 }
 
-/* A prepared version whose coordinator has gone stays unreadable until it is resolved, and a pass may be in the middle of
- * something large, or wait for its next try. */
+/* Resolves prepared versions in a fiber of its own. A version whose coordinator is lost stays
+ * unreadable until then, and a pass may be copying a large object, or waiting for its next try. */
 static void
 decide(void *arg)
 {
@@ -598,7 +605,8 @@ rebalancer_resolve_prepared(struct disks *ds)
             L_U64("pass", ds->rebalancer->passes));
 }
 
-/* Beside the other one: a pass takes hours, and a disk that fails meanwhile orders no write from the next tick on. */
+/* Runs beside the pass, which takes hours: a disk that fails meanwhile orders no write from the
+ * next tick on. */
 static void
 watch_run(void *arg)
 {
@@ -659,7 +667,7 @@ rebalancer_stop(struct disks *ds)
     rt_group_cancel(&rb->group);
     rt_group_join(&rb->group);
     while (rb->waited_for > 0 ||
-           atomic_load(&rb->woken)) /* the message has our address */
+           atomic_load(&rb->woken)) /* the message has the address of `rb` */
         rt_yield();
     ds->rebalancer = NULL;
     repair_forget_queued(rb);

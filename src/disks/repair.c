@@ -1,4 +1,5 @@
-/* repair: keys with a damaged or missing copy: queued, and reconciled by the fiber of the rebalancer. */
+/* repair: keys with a damaged or missing copy; the rebalancer's fiber takes them from a queue
+ * and reconciles them. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +9,7 @@
 
 struct repair {
     struct list of_queue;
-    struct disks_key key; /* spans behind this struct */
+    struct disks_key key; /* its spans follow this struct */
     uint64_t damaged;
     char names[];
 };
@@ -90,7 +91,7 @@ repair_run_queued(struct disks *ds)
     rebalancer_guard(ds);
     while (!rb->stopping && (r = next_repair(rb)) != NULL) {
         (void)rebalancer_reconcile(ds, &r->key, r->damaged, true);
-        atomic_fetch_sub(&rb->repairs, 1); /* until now the disks are not clean */
+        atomic_fetch_sub(&rb->repairs, 1); /* only now may the set converge */
         free(r);
     }
 }
@@ -121,7 +122,7 @@ repair_on_control_loop(void *arg)
     k.at.immutable_name = b.immutable_name;
     k.copies = b.copies;
     ds->rebalancer->waited_for++;
-    atomic_fetch_add(&ds->rebalancer->repairs, 1); /* the set stays guarded meanwhile */
+    atomic_fetch_add(&ds->rebalancer->repairs, 1); /* keeps the set guarded meanwhile */
     rebalancer_guard(ds);
     r->rc = key_reconcile(ds, &k, (uint64_t)1 << r->slot, &done, r->eb);
     atomic_fetch_sub(&ds->rebalancer->repairs, 1);

@@ -52,7 +52,8 @@ local_write_begin(struct replica *r, const struct store_key *k, enum store_class
                       ? store_write_begin(r->store, k, class, size, &w, eb)
                       : store_write_begin_as(r->store, k, size, content, &w, eb);
 
-    assert(content == NULL || class == STORE_NATIVE); /* only that class has copies */
+    /* Only the native class has copies. */
+    assert(content == NULL || class == STORE_NATIVE);
     assert((rc == ERR_OK) == (w != NULL));
     *out = (struct replica_writer *)(void *)w;
     return rc;
@@ -85,7 +86,7 @@ local_content(const struct replica_writer *w)
     return store_writer_content(replica_local_writer(w));
 }
 
-/* The store's writer, which the caller ends; *wp is NULL. */
+/* Returns the store's writer, which the caller must end; *wp becomes NULL. */
 static struct store_writer *
 take_writer(struct replica_writer **wp)
 {

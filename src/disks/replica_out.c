@@ -1,4 +1,4 @@
-/* A disk goes: by itself, because it failed, or because it was removed. */
+/* Takes a disk out of service: it failed, or was removed. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -8,7 +8,8 @@
 
 /* ---- out ---- */
 
-/* Also where the list can't be written: then the next start finds the disk missing, or looks through it. */
+/* Takes effect even if the list can't be written: then the next start finds the disk missing, or
+ * checks all its objects. */
 static void
 goes(struct disks *ds, unsigned i, enum replica_state state)
 {
@@ -19,7 +20,7 @@ goes(struct disks *ds, unsigned i, enum replica_state state)
     assert(state == REPLICA_FROZEN || state == REPLICA_OUT);
     assert(i < atomic_load(&ds->slot_count));
     s->missed |= !atomic_load(&ds->converged) && !ds->control.after_crash;
-    /* Before it is seen out: a lookup must not answer "not found" then. */
+    /* Before others see it as out: a look-up must not return "not found" then. */
     if (state == REPLICA_OUT && s->missed)
         atomic_store(&ds->out_diverged, true);
     atomic_store(&ds->guarded, true);
@@ -27,7 +28,7 @@ goes(struct disks *ds, unsigned i, enum replica_state state)
     ds->control.after_crash = false;
     atomic_fetch_add(
         &ds->rebalancer->wishes,
-        1); /* a pass that ends while the list is written does not converge the set */
+        1); /* a pass that ends during the write of the list must not converge the set */
     if (replica_set_state(ds, i, state, &eb) != ERR_OK) {
         LOG(LOG_WARN, "disks.list", eb.text, L_TEXT("path", s->path));
         s->in_list = state;
@@ -63,7 +64,7 @@ replica_take_out(struct disks *ds, unsigned i)
     rebalancer_wake(ds);
 }
 
-/* ---- gone ---- */
+/* ---- removed disks ---- */
 
 static void
 on_all_passed(void *arg)

@@ -1,5 +1,6 @@
-/* What a backup takes that no other reader does, and what a restore brings back under the ids it had: versions, delete markers,
- * uploads in progress. A disk takes them as it takes copies of what another disk has decided. */
+/* Reads that only a backup needs, and writes of a restore under the original ids: versions,
+ * delete markers, uploads in progress. A disk accepts them like copies of what another disk
+ * committed. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -23,7 +24,7 @@ disks_part_read_begin(struct disks *ds, const struct disks_key *k,
     enum err rc = upload_replicas_find(ds, k, u, &h, eb);
 
     one.copies =
-        1; /* no hedged read: a part has no other copy that a lookup of its key would find */
+        1; /* no hedged read: a look-up of its key finds no other copy of a part */
     for (unsigned i = 0; i < h.count; i++) {
         rc = replica_part_find(upload_replica(&h, i), &k->at, u, number, entry, eb);
         entry->place.disk = h.at[i];
@@ -38,12 +39,12 @@ disks_part_read_begin(struct disks *ds, const struct disks_key *k,
 
 /* ---- one version on all of its disks ---- */
 
-/* What it is to be on each of them; fn may end the bodies of `w`. */
+/* Applied on each of the disks; fn may end the bodies of `w`. */
 typedef enum err each_fn(struct replica *d, const struct store_key *k, unsigned i,
                          void *arg, struct errbuf *eb);
 
-/* The owner first: a restore that is broken off and begun again asks it what is there. What the others lack then, they get
- * when the node starts: its disks were not closed. */
+/* Writes to the owner first: a restore that is interrupted and repeated reads there what exists.
+ * The other disks get what they lack at the next start, because they were not closed in order. */
 static enum err
 on_each(struct disks *ds, const struct disks_key *k, const uint8_t *slots, unsigned count,
         each_fn *fn, void *arg, struct errbuf *eb)

@@ -1,5 +1,5 @@
-/* Revalidated reads: an object is served again without a lookup. The serial is read before the set decides anything, and
- * compared before anything is given out: in between nothing of the set has changed. */
+/* Revalidated reads: serve an object again without a look-up. The serial of the set is read
+ * before any decision and compared before serving; if equal, the set has not changed in between. */
 #include "disks/internal.h"
 
 bool
@@ -13,13 +13,13 @@ disks_revalidated_keep(struct disks *ds, const struct disks_key *k,
         return false;
     places_of(ds, k, &p);
     if (p.count == 0 || p.at[0] != r->entry.place.disk)
-        return false; /* the entry is the key's only where the key's owner gave it out */
+        return false; /* only an entry from the key's owner is authoritative */
     *out = (struct disks_revalidated){.serial = serial, .disk = p.at[0]};
     return store_revalidated_keep(ds->slots[p.at[0]].at.store, &k->at,
                                   replica_local_reader(r->from), &out->at);
 }
 
-/* With another serial the slot may be that of a removed disk. */
+/* With another serial the slot may be of a removed disk. */
 void
 disks_revalidated_prefetch(struct disks *ds, const struct disks_revalidated *a)
 {

@@ -1,4 +1,4 @@
-/* The set of disks: where keys lie, which changes are under way, and the list on disk. */
+/* The set of disks: placement of keys, changes in progress, and the list on disk. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -15,7 +15,8 @@ is_here(enum replica_state s)
     return s == REPLICA_ACTIVE || s == REPLICA_DRAINING || s == REPLICA_FROZEN;
 }
 
-/* Are all that were to hold the key out? Before they went the order was with them, and each had what is acknowledged. */
+/* True if all disks that should hold the key are out. Before they failed the key was placed on
+ * them, and each had every acknowledged write. */
 static bool
 only_out_could_hold(uint64_t hash, const struct place_disk *all,
                     const enum replica_state *states, unsigned count, unsigned copies)
@@ -38,7 +39,7 @@ places_of(struct disks *ds, const struct disks_key *k, struct places *out)
     enum replica_state states[DISKS_MAX];
     bool out_is_there = false;
 
-    if (sole_slot(ds, &n)) { /* whatever the key */
+    if (sole_slot(ds, &n)) { /* for every key */
         out->at[0] = (uint8_t)n;
         out->count = out->placed = 1;
         out->with = 0;
@@ -74,15 +75,15 @@ any_replica_unreachable(struct disks *ds)
     assert(atomic_load(&ds->slot_count) <= DISKS_MAX);
 
     if (is_sole(ds))
-        return false; /* what the only disk has is all there is */
+        return false; /* a sole disk has everything */
     for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++) {
         const struct replica_slot *s = &ds->slots[i];
         enum replica_state state = replica_state(s);
 
         if (state == REPLICA_OUT || state == REPLICA_FROZEN)
             return true;
-        /* Its log has failed a moment ago, and the control loop has not seen it yet. What it wrote last may be there at the
-         * next start, though it knows nothing of it now. */
+        /* Its log has just failed, and the control loop has not noticed yet. Its last writes may
+         * exist after the next start, though it does not report them now. */
         if (state != REPLICA_REMOVED && s->at.store != NULL &&
             !store_accepts_writes(s->at.store))
             return true;
@@ -110,14 +111,15 @@ count_inside(struct disks *ds, unsigned i, int more)
 {
     _Atomic uint64_t *count = &ds->inside[rt_loop_index()].of_slot[i];
 
-    /* Of this loop only: no other one writes there. */
+    /* Only this loop writes the counter. */
     atomic_store_explicit(count,
                           atomic_load_explicit(count, memory_order_relaxed) +
                               (uint64_t)(int64_t)more,
                           memory_order_release);
 }
 
-/* The state is looked at behind the count: a removal waits until every loop has passed on, and then for the counts. */
+/* Checks the state after counting: a removal first waits until every loop has passed, then for
+ * the counts. */
 struct replica *
 replica_enter(struct disks *ds, unsigned i)
 {
@@ -256,7 +258,7 @@ change_end(struct disks *ds, uint32_t phase)
     struct rt_waiter *who = NULL;
 
     assert(atomic_load(&ds->changes[phase & 1]) > 0);
-    /* The last one of a phase that is over; who waits is published before it looks at the count. */
+    /* The last change of a past phase. The waiter is published before it reads the count. */
     if (atomic_fetch_sub(&ds->changes[phase & 1], 1) == 1 &&
         (atomic_load(&ds->phase) & 1) != (phase & 1))
         who = atomic_exchange(&ds->ender, NULL);
@@ -283,7 +285,7 @@ changes_before_end(struct disks *ds)
         atomic_store(&ds->ender, &me);
         if (atomic_load(&ds->changes[before & 1]) > 0 ||
             atomic_exchange(&ds->ender, NULL) == NULL)
-            rt_wait(&me); /* the last change wakes us, or is about to */
+            rt_wait(&me); /* the last change wakes this fiber */
         if (guarded && unguarded == ds->control.unguarded)
             atomic_store(&ds->all_locked, true);
         rt_sem_release(&ds->control.ending);
@@ -326,11 +328,11 @@ unlocked_before_end(struct disks *ds, struct errbuf *eb)
     enum err rc = atomic_load(&ds->all_locked) ? ERR_OK : changes_before_end_there(ds);
 
     if (rc == ERR_OK && rt_cancelled())
-        rc = ERR_CANCELLED; /* a simulated power cut: perhaps nothing was waited for */
+        rc = ERR_CANCELLED; /* a simulated power cut: the wait may be incomplete */
     return rc == ERR_OK ? rc : err_set(eb, rc, "waiting for other changes was cancelled");
 }
 
-/* ---- buckets that end ---- */
+/* ---- closing buckets ---- */
 
 static _Atomic uint64_t *
 closed_slot(struct disks *ds, uint64_t bucket)
@@ -420,7 +422,7 @@ writers_old(struct disks *ds)
     return false;
 }
 
-/* ---- disks that are missed ---- */
+/* ---- missed disks ---- */
 
 void
 missed_count(struct disks *ds)
@@ -470,8 +472,7 @@ membership_store(struct disks *ds, struct errbuf *eb)
         return ERR_OK;
     rt_shield_begin(&shield);
     rc = rt_sem_acquire(&ds->control.storing, DEADLINE_NEVER);
-    if (rc !=
-        ERR_OK) { /* no deadline, and nothing cancels it here but a simulated power cut */
+    if (rc != ERR_OK) { /* no deadline; only a simulated power cut cancels it here */
         rt_shield_end(&shield);
         return err_set(eb, rc, "the list of disks was not written");
     }
@@ -539,7 +540,8 @@ diverge(void *arg)
     struct disks *ds = u->ds;
 
     assert(rt_loop_index() == 0);
-    /* Writers lock their keys before anything can be moved: the rebalancer waits for those who did not (move.c). */
+    /* Writers lock their keys before anything may move. The rebalancer waits for those that
+     * began without the lock (rebalancer.c). */
     atomic_store(&ds->guarded, true);
     atomic_store(&ds->converged, false);
     ds->control.after_crash = false;

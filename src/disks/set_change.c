@@ -1,4 +1,4 @@
-/* Disks come and go while the node serves. */
+/* Adds and removes disks while the node serves. */
 #include "disks/replica_slot.h"
 
 #include <assert.h>
@@ -54,14 +54,14 @@ list_it(struct disks *ds, struct store *d, const char *path, uint64_t *weight,
     store_id(d, id);
     store_stat(d, &st);
     listed = membership_find(&ds->control.membership, id);
-    if (listed != NULL) { /* wherever it is mounted today */
+    if (listed != NULL) { /* the path may have changed */
         free(listed->path);
         listed->path = xstrdup(path);
         *weight = listed->weight;
         return ERR_OK;
     }
-    /* A disk of this cluster that is on no list was added in the moment of a crash, and is empty; or it has objects of
-     * which this node knows nothing. */
+    /* A disk of this cluster that is on no list: if empty, a crash interrupted its addition;
+     * otherwise it has objects unknown to this node. */
     if (ds->control.membership.count > 0 && st.objects + st.older > 0)
         return err_set(
             eb, ERR_DENIED,
@@ -73,7 +73,7 @@ list_it(struct disks *ds, struct store *d, const char *path, uint64_t *weight,
     return rc;
 }
 
-/* The disk's scrub found a copy damaged. */
+/* Called if the disk's scrub finds a damaged copy. */
 static enum err
 on_damage(void *arg, const struct store_key *k, const struct entry *entry,
           struct errbuf *eb)
@@ -112,7 +112,7 @@ replica_slot_open(struct disks *ds, const char *path, bool node_state, struct er
 
 /* ---- changes ---- */
 
-/* `which` is a path as listed, or an id of which at least 6 characters are given. */
+/* Finds a disk by its path as listed, or by the first 6 or more characters of its id. */
 static enum err
 find_slot(struct disks *ds, const char *which, unsigned *out, struct errbuf *eb)
 {
@@ -149,7 +149,8 @@ count_in(struct disks *ds, enum replica_state state)
     return n;
 }
 
-/* Has every bucket a second copy of everything? Then a disk that is out held nothing alone. */
+/* True if every bucket has a second copy of everything: then a disk that is out held nothing
+ * alone. */
 static bool
 all_have_copies(struct disks *ds)
 {
@@ -167,8 +168,8 @@ all_have_copies(struct disks *ds)
     return all;
 }
 
-/* Keys are about to belong to disks that were not theirs when others went out: what lies on those alone would be taken for
- * what is not there. */
+/* Marks disks as missed. Keys are about to be placed on disks that did not own them when others
+ * went out. Objects only on the latter would be reported as absent. */
 static void
 out_become_missed(struct disks *ds)
 {
@@ -183,7 +184,8 @@ out_become_missed(struct disks *ds)
     missed_count(ds);
 }
 
-/* From here on every lookup asks everybody, every write holds its key, and who began before has ended. */
+/* Makes every look-up read all disks and every write lock its key, and waits for the changes
+ * that began before. */
 static void
 set_change_open(struct disks *ds)
 {
@@ -323,8 +325,8 @@ disks_add(struct disks *ds, const char *path, uint8_t id[16], struct errbuf *eb)
 
 /* ---- drain ---- */
 
-/* Would as many disks take objects without this one as every bucket wants copies? Else its copies would be taken away and
- * none made. */
+/* True if the remaining disks suffice for the copies that every bucket wants. Otherwise draining
+ * would drop copies without making new ones. */
 static enum err
 left_are_enough(struct disks *ds, const struct replica_slot *s, struct errbuf *eb)
 {
@@ -483,7 +485,7 @@ remove_slot(struct change *c)
     if (s->at.store != NULL && !store_has_left(s->at.store)) {
         struct errbuf eb = {{0}};
 
-        if (store_mark_removed(s->at.store, &eb) != ERR_OK) /* the list says it too */
+        if (store_mark_removed(s->at.store, &eb) != ERR_OK) /* the list records it too */
             LOG(LOG_WARN, "disks.remove", eb.text, L_TEXT("path", s->path));
     }
     LOG(LOG_INFO, "disks.removed", "a disk was removed", L_TEXT("path", s->path));
@@ -604,7 +606,7 @@ disks_status(struct disks *ds, struct disks_status *out)
 {
     unsigned count = atomic_load(&ds->slot_count);
 
-    memset(out, 0, sizeof *out); /* too large to be made on a stack first */
+    memset(out, 0, sizeof *out); /* too large for a temporary on the stack */
     out->converged = atomic_load(&ds->converged);
     rebalancer_status(ds, out);
     for (unsigned i = 0; i < count; i++) {

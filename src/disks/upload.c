@@ -1,5 +1,5 @@
-/* Multipart uploads: parts lie where the object is to lie, under the same ids on each of its disks. An upload stays on the
- * disks on which it was begun; these are its upload_replicas. */
+/* Multipart uploads: parts lie on the disks where the object should lie, under the same ids on
+ * each. An upload stays on the disks on which it was begun; these are its upload_replicas. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +48,7 @@ has_upload(struct replica *r, const struct disks_key *k, const struct upload_id 
     return rc;
 }
 
-/* A sole replica says itself whether it has the upload: the call that follows asks it. */
+/* A sole replica needs no search: the next call finds out whether it has the upload. */
 static enum err
 upload_replicas_sole(struct disks *ds, unsigned slot, struct upload_replicas *out,
                      struct errbuf *eb)
@@ -124,7 +124,8 @@ upload_begin_on_all(struct disks *ds, const struct disks_key *k,
     }
     if (have >= least)
         return ERR_OK;
-    /* What was begun holds no bytes; where it cannot be aborted now, it is listed until a client aborts it. */
+    /* An upload just begun holds no bytes. If the abort fails now, the upload stays listed until
+     * a client aborts it. */
     if (have > 0 && disks_upload_abort(ds, k, out, NULL) != ERR_OK)
         LOG(LOG_WARN, "disks.upload", "an upload that was refused is listed all the same",
             L_SPAN("key", k->at.key));
@@ -217,7 +218,7 @@ disks_part_commit(struct disks_writer **wp, const struct object_meta *meta,
         have += copy == ERR_OK;
         note_first(copy, &one, &rc, eb);
         if (copy != ERR_OK && i == 0)
-            break; /* what the others have is not in its list */
+            break; /* its list lacks what only the others have */
     }
     if (w->count > 0 && have >= w->least && have > 0)
         rc = ERR_OK;
@@ -275,7 +276,7 @@ completed_on(struct replica *d, const struct store_key *k, const struct upload_i
                : rc;
 }
 
-/* Perhaps it was completed before: then a replica has the record of that. */
+/* Perhaps an earlier call completed it: then a replica has a record of that. */
 static enum err
 completed_before(struct disks *ds, const struct disks_key *k, const struct upload_id *u,
                  struct entry *out, struct errbuf *eb)
@@ -296,7 +297,7 @@ completed_before(struct disks *ds, const struct disks_key *k, const struct uploa
     return rc;
 }
 
-/* Has a disk completed it that was there, while another one, on which it is open, was not? */
+/* True if a disk completed the upload while another disk, on which it is open, was away. */
 static bool
 was_completed(struct disks *ds, const struct disks_key *k, const struct upload_id *u)
 {
@@ -319,7 +320,7 @@ upload_end_done(struct disks *ds, const struct disks_key *k, const struct upload
     assert(slot < atomic_load(&ds->slot_count));
     if (d == NULL)
         return ERR_OK;
-    keylock_take(ds->keylocks, hash); /* it is not being completed just now */
+    keylock_take(ds->keylocks, hash); /* no call is completing it now */
     if (was_completed(ds, k, u) || upload_tombstone_find(ds, k, u))
         rc = replica_upload_abort(d, &k->at, u, eb);
     keylock_release(ds->keylocks, hash);
@@ -361,7 +362,7 @@ struct completing {
     struct content_id content;
 };
 
-/* As a write whose bodies are there already. */
+/* Like a write whose bodies are in place already. */
 static enum err
 complete_on_replicas(struct disks_writer *w, const struct completing *c,
                      struct entry *out, struct errbuf *eb)
@@ -417,7 +418,7 @@ disks_upload_complete(struct disks *ds, const struct disks_key *k,
         rc = upload_replicas_find(ds, k, u, &h, eb);
     if (rc == ERR_OK && change.locked && was_completed(ds, k, u)) {
         rc = err_set(eb, ERR_NO_UPLOAD, "the upload was completed before");
-        upload_replicas_leave(&h); /* one that was away then, and is back */
+        upload_replicas_leave(&h); /* one was away at the abort and has returned */
     }
     for (unsigned i = 0; i < h.count; i++)
         if (replica_enter(ds, h.at[i]) != NULL)
@@ -438,7 +439,8 @@ disks_upload_complete(struct disks *ds, const struct disks_key *k,
     return rc == ERR_NO_UPLOAD ? completed_before(ds, k, u, out, eb) : rc;
 }
 
-/* On every replica that has it; where one may not receive the abort, the others keep a tombstone first. */
+/* Aborts the upload on every replica that has it. If one may not receive the abort, the others
+ * first record a tombstone. */
 static enum err
 abort_on_replicas(struct disks *ds, const struct disks_key *k, const struct upload_id *u,
                   struct errbuf *eb)
@@ -470,7 +472,7 @@ disks_upload_abort(struct disks *ds, const struct disks_key *k, const struct upl
                    struct errbuf *eb)
 {
     struct key_change change =
-        key_change_begin(ds, k); /* no pass that meets the tombstone comes first */
+        key_change_begin(ds, k); /* keeps out a pass that finds the tombstone */
     enum err rc = abort_on_replicas(ds, k, u, eb);
 
     key_change_end(&change);
@@ -488,7 +490,8 @@ upload_cmp(const void *x, const void *y)
     return c != 0 ? c : memcmp(&a->id, &b->id, sizeof a->id);
 }
 
-/* A page of each replica: each has up to `max`, so the merged one is full before any of them ends. */
+/* Reads a page of each replica, each of up to `max`: so the merged page is full before any of
+ * them ends. */
 static enum err
 upload_pages(struct disks *ds, uint64_t bucket, struct span after_key,
              const struct upload_id *after_id, uint32_t max, struct arena *a,
@@ -532,6 +535,6 @@ disks_upload_list(struct disks *ds, uint64_t bucket, unsigned copies,
     while (*count < max && pages_next(p, &(*out)[*count]))
         ++*count;
     *more = pages_left(p);
-    /* One has left before it was asked. */
+    /* A disk left before it was read. */
     return listing_incomplete(ds, copies) ? err_unreachable(eb) : ERR_OK;
 }

@@ -1,4 +1,5 @@
-/* Versions of keys, delete markers and metadata, over all disks: the owner checks and commits, the copies follow. */
+/* Versions of keys, delete markers and metadata, over all disks: the owner checks and commits,
+ * the copies follow. */
 #include <assert.h>
 #include <string.h>
 
@@ -12,12 +13,13 @@
 
 #define PAGE_TRIES 8u
 
-/* One change on one replica. `as` NULL: it checks preconditions and gives the version, *decided. */
+/* One change on one replica. `as` NULL: the replica checks preconditions and assigns the
+ * version, *decided. */
 typedef enum err version_fn(struct replica *d, const struct store_key *k, void *arg,
                             const struct version *as, struct version *decided,
                             struct errbuf *eb);
 
-/* False: it did not follow, and is repaired later. */
+/* False: the replica did not follow; a repair fixes it later. */
 static bool
 follow(struct disks *ds, const struct disks_key *k, unsigned slot, version_fn *fn,
        void *arg, const struct version *as)
@@ -47,8 +49,9 @@ static enum err remember_end(struct disks *ds, const struct disks_key *k,
                              const struct places *p, const void *arg,
                              const struct version *as, struct errbuf *eb);
 
-/* The owner checks and commits, the others follow. For a version that ends, the tombstones that others need are written
- * before, and dropped when every replica has the end. *missed: one may not have it. */
+/* Applies a change: the owner checks and commits, the others follow. Before a version ends it
+ * writes the tombstones that other replicas need, and drops them once every replica has the end.
+ * *missed: some replica may not have it. */
 static enum err
 change_on_reached(struct disks *ds, const struct disks_key *k, const struct places *p,
                   unsigned told, bool locked, version_fn *fn, void *arg, bool *missed,
@@ -91,7 +94,8 @@ change_on_places(struct disks *ds, const struct disks_key *k, bool locked, versi
     places_of_change(ds, k, locked, &p);
     if (p.placed == 0)
         return err_unreachable(eb);
-    /* A marker comes where there are versions, or where the key should be: elsewhere no pass would take it away again. */
+    /* A marker goes to disks with versions of the key, or to those that should have the key. No
+     * pass would remove it from others. */
     told = locked && (fn != mark_on || p.with > 0) ? p.count : p.placed;
     for (unsigned i = 0; i < MIN(told, p.placed); i++)
         targets |= (uint64_t)1 << p.at[i];
@@ -111,8 +115,9 @@ version_change(struct disks *ds, const struct disks_key *k, version_fn *fn, void
     if (rc == ERR_OK)
         rc = change_on_places(ds, k, change.locked, fn, arg, &missed, eb);
     key_change_end(&change);
-    /* Tags that one of the disks has not got, and an end of the version that began when all seemed well: it leaves its
-     * tombstone last, and if the power went before, that disk would bring the version back with the tags it had. */
+    /* A disk has missed new tags. A delete of this version may have begun while no disk was
+     * missing; it writes its tombstone last. If power failed before that, the disk would restore
+     * the version with its old tags. So wait for such deletes. */
     if (rc == ERR_OK && missed && fn == set_meta_on)
         rc = unlocked_before_end(ds, eb);
     return rc;
@@ -152,10 +157,10 @@ disks_delete_mark(struct disks *ds, const struct disks_key *k,
 }
 
 struct ending {
-    const struct version *born; /* NULL: the null version, whichever it is */
+    const struct version *born; /* NULL: the null version, whichever exists */
     const struct store_condition *condition;
     struct entry *was;
-    struct version null_born; /* it was that one, with other disks */
+    struct version null_born; /* birth of the null version, if other disks have it too */
 };
 
 static enum err
@@ -172,9 +177,10 @@ delete_on(struct replica *d, const struct store_key *k, void *arg,
     return rc;
 }
 
-/* Before a null version ends: those that it replaced stay so without it. A copy that loses power before it
- * receives the end may have lost that they were replaced too (the commit of a prepared version is not synced), and a disk
- * that is away never received it. The tombstone is right whether or not the end comes. */
+/* Writes, before a null version ends, a tombstone for the null versions that it replaced. A copy
+ * may lose their replacement in a power cut before it receives the end, since the commit of a
+ * prepared version is not synced. A disk that is away never received it. The tombstone is right
+ * whether or not the end follows. */
 static enum err
 remember_replaced(struct disks *ds, const struct disks_key *k, const struct places *p,
                   struct ending *e, const struct entry *entry, struct version *null_born,
@@ -183,13 +189,15 @@ remember_replaced(struct disks *ds, const struct disks_key *k, const struct plac
     assert(entry_is_null_version(entry));
 
     e->null_born = *null_born = entry_born(entry);
-    e->born = &e->null_born; /* not one that replaces this one meanwhile */
+    e->born = &e->null_born; /* exactly this one, not a later replacement */
     return version_tombstone_put_nulls(ds, k, p, null_born, eb);
 }
 
-/* What has to be durable before the owner ends a version. Where a replica is unreachable, that the version has ended: one that missed
- * its latest tags would bring it back without them, if the power went between its end at the owner and the mark of that.
- * With this mark it has ended, whatever becomes of the end; so none where the owner would refuse it. */
+/* Makes durable what must precede the end of a version on the owner. If a replica is
+ * unreachable, this includes a tombstone of the version. Otherwise a power cut between the
+ * owner's end and its tombstone would let a disk that missed the latest tags restore the version
+ * without them. With the tombstone the version has ended, whether or not the end follows; so
+ * none is written if the owner would reject the end. */
 static enum err
 remember_before(struct disks *ds, const struct disks_key *k, const struct places *p,
                 bool incomplete, void *arg, struct version *null_born, struct errbuf *eb)
@@ -204,7 +212,7 @@ remember_before(struct disks *ds, const struct disks_key *k, const struct places
     assert(p->count > 0);
     replica_leave(d);
     if (rc == ERR_NOT_FOUND)
-        return ERR_OK; /* the owner says so */
+        return ERR_OK; /* the owner returns the error */
     born = entry_born(&entry);
     if (rc == ERR_OK && entry_is_null_version(&entry))
         rc = remember_replaced(ds, k, p, e, &entry, null_born, eb);
@@ -214,7 +222,8 @@ remember_before(struct disks *ds, const struct disks_key *k, const struct places
     return rc;
 }
 
-/* A replica that could have the version did not receive its end. */
+/* Writes the tombstone of an ended version, because a replica that could have the version did
+ * not receive its end. */
 static enum err
 remember_end(struct disks *ds, const struct disks_key *k, const struct places *p,
              const void *arg, const struct version *as, struct errbuf *eb)
@@ -281,8 +290,8 @@ disks_set_meta(struct disks *ds, const struct disks_key *k, const struct version
 
 /* ---- reading ---- */
 
-/* The version on any disk, with the newest metadata; of null versions (`born` NULL) the newest. *current as the disk says that
- * it was found on. */
+/* Finds a version on any disk, with the newest metadata; for null versions (`born` NULL) the
+ * newest one. *current: as that disk reports it. */
 static enum err
 find_on_any(struct disks *ds, const struct disks_key *k, const struct version *born,
             struct entry *out, bool *current, struct errbuf *eb)
@@ -302,7 +311,7 @@ find_on_any(struct disks *ds, const struct disks_key *k, const struct version *b
 
         replica_leave(d);
         if (rc != ERR_OK && rc != ERR_NOT_FOUND && p.count == 1 && !p.unreachable)
-            return rc; /* there is no other replica to ask */
+            return rc; /* there is no other replica */
         incomplete |= rc != ERR_OK && rc != ERR_NOT_FOUND;
         if (rc == ERR_OK && found) {
             a = entry_born(&entry);
@@ -326,7 +335,7 @@ find_on_any(struct disks *ds, const struct disks_key *k, const struct version *b
                       : err_set(eb, ERR_NOT_FOUND, "there is no such version");
 }
 
-/* Is a newer null version there, which replaced this one? */
+/* True if a newer null version exists, which replaced this one. */
 static bool
 is_replaced(struct disks *ds, const struct disks_key *k, const struct entry *entry)
 {
@@ -341,7 +350,8 @@ is_replaced(struct disks *ds, const struct disks_key *k, const struct entry *ent
     return version_order(&other, &born) > 0;
 }
 
-/* While disks have missed something: what was ended is not there, and what is current all of them have to say. */
+/* Corrects the result while disks have missed changes: an ended version counts as absent, and
+ * all disks decide which version is current. */
 static enum err
 check_found(struct disks *ds, const struct disks_key *k, const struct entry *entry,
             bool *current, struct errbuf *eb)
@@ -391,7 +401,7 @@ disks_object_parts(struct disks *ds, const struct entry *entry, struct arena *a,
     return rc;
 }
 
-/* By key; within a key the newest first. */
+/* By key; newest first within a key. */
 static int
 version_cmp(const void *x, const void *y)
 {
@@ -414,15 +424,16 @@ merge_versions(struct pages *p, uint32_t max, struct span after_key, bool resume
                              : resumes  ? after_key
                                         : (struct span){"", 0};
 
-        /* A disk that missed the newest one shows an older one as the latest. */
+        /* A disk that missed the newest version reports an older one as the latest. */
         v.latest = v.latest && (before.len == 0 || !span_eq(before, v.key));
         out[(*count)++] = v;
     }
     *more = pages_left(p);
 }
 
-/* What a disk that came back shows, and was ended meanwhile, or replaced as the null version. *before: what stood before the
- * page was the latest of the same key, and is dropped. */
+/* Removes versions that a returning disk lists although they have ended, or were replaced as the
+ * null version. *before: the item before the page was the latest of the same key, and was
+ * removed. */
 static void
 drop_deleted(struct disks *ds, uint64_t bucket, struct store_version *at, uint32_t *count,
              bool *before)
@@ -450,7 +461,7 @@ drop_deleted(struct disks *ds, uint64_t bucket, struct store_version *at, uint32
     *before = latest;
 }
 
-/* Where a listing goes on. */
+/* Where a listing continues. */
 struct cursor {
     struct span key;
     bool inclusive;
@@ -483,7 +494,7 @@ page_of_all(struct disks *ds, uint64_t bucket, const struct cursor *from, uint32
     return ERR_OK;
 }
 
-/* Once more where something was moved past us. */
+/* Repeats the page if an object moved past the listing. */
 static enum err
 still_page(struct disks *ds, uint64_t bucket, const struct cursor *from, uint32_t max,
            struct arena *a, struct store_version *out, uint32_t *count, bool *more,
@@ -525,7 +536,7 @@ disks_version_list(struct disks *ds, uint64_t bucket, unsigned copies,
     for (;;) {
         rc = still_page(ds, bucket, &from, max, a, *out, count, more, eb);
         if (rc == ERR_OK &&
-            listing_incomplete(ds, copies)) /* one has left before it was asked */
+            listing_incomplete(ds, copies)) /* a disk left before it was read */
             return err_unreachable(eb);
         if (rc != ERR_OK || *count == 0)
             return rc;
@@ -535,6 +546,6 @@ disks_version_list(struct disks *ds, uint64_t bucket, unsigned copies,
         if (!atomic_load_explicit(&ds->converged, memory_order_acquire))
             drop_deleted(ds, bucket, *out, count, &latest);
         if (*count > 0 || !*more)
-            return ERR_OK; /* else all of the page had ended */
+            return ERR_OK; /* otherwise the whole page had ended */
     }
 }

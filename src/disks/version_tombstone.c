@@ -11,12 +11,13 @@
 #define BIRTH_BYTES 16u
 #define AT_A_TIME   100u
 #define SCRATCH_MAX MIB(1)
-#define OF_UPLOAD   ((uint64_t)1 << 63) /* in place of an epoch's first bit, which is 0 */
+/* Replaces the first bit of an epoch, which is 0. */
+#define OF_UPLOAD ((uint64_t)1 << 63)
 
-/* Stands for the null versions of a key: all that were born before the mark's version. */
+/* Stands for the null versions of a key: all with a birth before the tombstone's version. */
 static const struct version all_nulls = {UINT64_MAX, UINT64_MAX};
 
-/* The id of an upload as a birth that no version has: its own epoch stands in the first bytes too. */
+/* An upload id encoded as a birth that no version has. Its first bytes still hold the epoch. */
 static struct version
 upload_birth(const struct upload_id *u)
 {
@@ -26,7 +27,8 @@ upload_birth(const struct upload_id *u)
     return (struct version){first | OF_UPLOAD, take_be(&c, 8)};
 }
 
-/* Of the mark under this key; false: it is of a version, or of null versions. */
+/* True if the tombstone under this key is of an upload; false: of a version, or of null
+ * versions. */
 static bool
 is_of_upload(struct span key, struct upload_id *u)
 {
@@ -40,8 +42,8 @@ is_of_upload(struct span key, struct upload_id *u)
     return true;
 }
 
-/* A key that is too long with the birth before it is cut: births are unique, so the mark is right; only the key is not found
- * by it, but by a pass that comes to the key. */
+/* Builds the tombstone's key. A key that is too long with the birth in front is cut. Births are
+ * unique, so the tombstone stays unambiguous, but only a pass that visits the key finds it. */
 static struct store_key
 mark_key(const struct store_key *k, const struct version *born, char room[STORE_KEY_MAX])
 {
@@ -257,10 +259,11 @@ version_tombstones_walk(struct disks *ds, const struct disks_bucket *b, unsigned
                 continue;
             k.at.key = (struct span){at.key.at + BIRTH_BYTES, at.key.len - BIRTH_BYTES};
             of_upload = is_of_upload(at.key, &u);
-            /* Its key may be cut, and finds no upload: the tombstone stays for the pass that comes to the upload. */
+            /* A cut key finds no upload: the tombstone stays for the pass that visits the
+             * upload. */
             if (of_upload && at.key.len == STORE_KEY_MAX)
                 continue;
-            /* A replica that is away may come back with it. */
+            /* A replica that is away may return with it. */
             if (on_mark(arg, &k, of_upload ? &u : NULL) && !any_replica_unreachable(ds))
                 rc = tombstone_end(ds, &at, &marks[i].entry.version, eb);
         }

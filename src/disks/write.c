@@ -1,4 +1,4 @@
-/* Bodies on their way in, and what makes and ends objects: on one disk, or on several as one. */
+/* Writers of bodies, and the calls that create and delete objects, on one disk or on several. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +31,7 @@ writer_new(struct disks *ds, const struct disks_key *k, enum store_class class)
     return w;
 }
 
-/* So many disks must take a write. */
+/* Number of disks that a write needs for success. */
 unsigned
 copies_least(const struct disks_key *k)
 {
@@ -50,7 +50,7 @@ too_few(unsigned have, unsigned want, struct errbuf *eb)
                    have, want);
 }
 
-/* One more disk has the body under way. */
+/* Adds a disk that receives the body. */
 void
 writer_joins(struct disks_writer *w, unsigned slot, struct replica_writer *to)
 {
@@ -117,7 +117,7 @@ disks_write_begin(struct disks *ds, const struct disks_key *k, enum store_class 
 
 /* ---- bytes ---- */
 
-/* This disk is out of this write; its writer is ended. */
+/* Takes a disk out of this write and ends its writer. */
 static void
 writer_drop(struct disks_writer *w, unsigned i)
 {
@@ -210,7 +210,7 @@ disks_write_abort(struct disks_writer **wp)
 
 /* ---- the end ---- */
 
-/* What stands in for "this copy was not made": the next pass over the disks makes it. */
+/* Marks the set as not converged in place of a missing copy: the next pass makes it. */
 static void
 copy_is_missing(struct disks *ds, const struct disks_key *k, unsigned slot)
 {
@@ -232,7 +232,7 @@ abort_prepared_copy(struct disks_writer *w, unsigned i, const struct content_id 
     if (replica_abort_prepared(d, &w->key.at, content, &eb) == ERR_OK)
         return;
     LOG(LOG_WARN, "disks.abort", eb.text, L_SPAN("key", w->key.at.key));
-    if (set_diverge(w->disks, &eb) != ERR_OK) /* a pass does it */
+    if (set_diverge(w->disks, &eb) != ERR_OK) /* a pass repairs it */
         LOG(LOG_WARN, "disks.list", eb.text, L_SPAN("key", w->key.at.key));
 }
 
@@ -297,7 +297,8 @@ commit_copies(struct disks_writer *w, const struct content_id *content,
         copy_is_missing(w->disks, &w->key, w->slot[0]);
 }
 
-/* In doubt, or no longer: what other disks have of a cached key is old from here on. */
+/* Drops a cached key on all other disks. A begin or an end of an in-doubt write makes their
+ * entries obsolete. */
 static enum err
 purge_others(struct disks *ds, const struct disks_key *k, unsigned keep,
              struct errbuf *eb)
@@ -316,8 +317,8 @@ purge_others(struct disks *ds, const struct disks_key *k, unsigned keep,
     return ERR_OK;
 }
 
-/* The writer's first replica checks preconditions, whether or not it is the key's owner by now: it gets what the key is
- * first. */
+/* The writer's first replica checks preconditions, even if it no longer owns the key: it first
+ * gets a copy of the key's present state. */
 enum err
 owner_make_current(struct disks_writer *w, const struct store_condition *c,
                    struct errbuf *eb)
@@ -328,7 +329,7 @@ owner_make_current(struct disks_writer *w, const struct store_condition *c,
     assert(w->count > 0);
     if (w->class == STORE_CACHED)
         return purge_others(w->disks, &w->key, w->slot[0], eb);
-    /* Older versions are hidden, or replaced, where they stand: they must be there too. */
+    /* The other disks need the older versions, too: this write hides or replaces them there. */
     if (c == NULL && (lookup_all(w->disks, &w->key, &entry, NULL) != ERR_OK ||
                       (entry.flags & ENTRY_HISTORY) == 0))
         return ERR_OK;
@@ -376,7 +377,8 @@ disks_commit(struct disks_writer **wp, const struct object_meta *meta,
 
 /* ---- delete ---- */
 
-/* After the owner: every other replica that has, or could have, an older version. */
+/* Deletes from every other replica that has, or could have, an older version. Call after the
+ * owner's delete. */
 static bool
 delete_on_others(struct disks *ds, const struct disks_key *k, const struct places *p,
                  const struct store_delete_options *o)
@@ -416,10 +418,13 @@ end_tombstones(struct disks *ds, const struct disks_key *k, const struct places 
     }
 }
 
-/* The owner checks the condition and gives the version; a tombstone stays wherever the key was until every replica has the
- * delete. On the owner too, where there are several disks: its write-ahead log may fail over this very record, and what it
- * held is copied to another disk then. When it comes back, the delete has happened for all of them or for none: without a
- * tombstone the copy would be seen, copied to the owner behind the delete in the log, and be gone at the next replay. */
+/* Deletes a key on all disks. The owner checks the condition and assigns the version. A
+ * tombstone stays wherever the key was until every replica has the delete.
+ *
+ * The owner keeps one too if there are several disks. Its log may fail while writing this very
+ * record; then its objects are copied to another disk. When it returns, the delete must have
+ * happened on all disks or on none. Without a tombstone the copy would be visible, be copied
+ * back to the owner behind the delete in its log, and vanish at the next replay. */
 static enum err
 delete_everywhere(struct disks *ds, const struct disks_key *k, struct places *p,
                   bool guarded, const struct store_condition *c, bool *existed,
@@ -442,10 +447,10 @@ delete_everywhere(struct disks *ds, const struct disks_key *k, struct places *p,
     if (!guarded)
         *existed = done.existed;
     if (sole ||
-        done.version.epoch == 0) /* 0: nothing was there, and nothing was written */
+        done.version.epoch == 0) /* 0: there was nothing, and nothing was written */
         return ERR_OK;
     if (!guarded)
-        p->count = p->placed; /* the others hold nothing of it */
+        p->count = p->placed; /* the other disks have nothing of the key */
     o.condition = NULL;
     o.always = false;
     o.version = &done.version;
@@ -480,13 +485,14 @@ delete_native(struct disks *ds, const struct disks_key *k,
 
 /* ---- the cached class: one replica, on a disk of this node ---- */
 
-/* A change of a cached key, which lies on one disk. */
+/* A change in progress of a cached key, which lies on one disk. */
 struct cached_change {
     struct key_change change;
     struct replica *at; /* entered; NULL after an error */
 };
 
-/* What other disks have of the key from before is dropped first, durably. Ended by cached_end() in any case. */
+/* Begins the change: first drops what other disks have of the key, durably. cached_end() ends it
+ * in any case. */
 static enum err
 cached_begin(struct disks *ds, const struct disks_key *k, struct cached_change *out,
              struct errbuf *eb)
