@@ -73,7 +73,8 @@ void store_id(const struct store *d, uint8_t out[16]);
  * prepared here. */
 enum err store_lookup(struct store *d, const struct store_key *k, struct entry *out,
                       struct errbuf *eb) MUST_CHECK;
-/* The same, but also returns a kept tombstone (ENTRY_TOMBSTONE | ENTRY_KEPT, version, mtime_ms). */
+/* The same, but also returns a tombstone that is kept (ENTRY_TOMBSTONE | ENTRY_KEPT, version,
+ * mtime_ms). */
 enum err store_lookup_any(struct store *d, const struct store_key *k, struct entry *out,
                           struct errbuf *eb) MUST_CHECK;
 
@@ -88,7 +89,7 @@ enum err store_list(struct store *d, uint64_t bucket, struct span after, bool in
                     uint32_t max, struct arena *a, struct store_entry **out,
                     uint32_t *count, bool *more, struct errbuf *eb) MUST_CHECK;
 
-/* The same, including kept tombstones. */
+/* The same, including tombstones that are kept. */
 enum err store_list_any(struct store *d, uint64_t bucket, struct span after,
                         bool inclusive, uint32_t max, struct arena *a,
                         struct store_entry **out, uint32_t *count, bool *more,

@@ -109,7 +109,7 @@ struct store_deleted {
 enum err store_delete_with(struct store *d, const struct store_key *k,
                            const struct store_delete_options *o,
                            struct store_deleted *out, struct errbuf *eb) MUST_CHECK;
-/* Drops the kept tombstone `v`, once every disk that could hold an older version has it or is
+/* Drops the tombstone `v`, once every disk that could hold an older version has it or is
  * removed. ERR_OK if there is none, or another one. Not synced: after a crash it may exist
  * again. */
 enum err store_tombstone_drop(struct store *d, const struct store_key *k,

@@ -1,5 +1,5 @@
-/* once: a small object read without a fiber; see store_read.h. Whatever is unusual is the long way's: this one says nothing of
- * what it met, counts no damage, waits for nothing. */
+/* async_read: a small object read without a fiber; see store_read.h. Anything unusual is left to
+ * the ordinary path: this one reports nothing, counts no damage, waits for nothing. */
 #include <assert.h>
 
 #include "base/metrics.h"
@@ -15,9 +15,9 @@
 #include "store/store_read.h"
 #include "store/wal/prepared.h"
 
-/* The header, and so much of the body that the CPU sees by itself how it goes on. */
+/* The header, and enough of the body for the CPU's prefetcher to continue by itself. */
 #define SOON_READ 2560u
-/* Pages of the index that one look-up waits for: one is usual, a leaf. */
+/* Most index pages that one look-up waits for; usual is one, a leaf. */
 #define LOOKS_MOST 16u
 
 static bool
@@ -76,7 +76,7 @@ begin_reading(struct store_async_read *o)
                          &o->reading) == ERR_OK;
 }
 
-/* True: the entry is there, or *want is a page that is to come first. */
+/* True: the entry is found, or *want is a page to read first. */
 static bool
 async_read_find(struct store_async_read *o, struct index_want *want)
 {
@@ -102,7 +102,7 @@ async_read_find(struct store_async_read *o, struct index_want *want)
 
 static void on_page(struct rt_async_read *reading, int64_t result);
 
-/* A page of the index that is not in memory, or the object. */
+/* Starts to read an index page that is not in memory, or the object. */
 static bool
 go_on(struct store_async_read *o)
 {
@@ -116,7 +116,7 @@ go_on(struct store_async_read *o)
     return index_page_begin(o->disk->index, want.page, &o->buf, &o->reading);
 }
 
-/* What was read is not looked at: it is in memory now, and the look-up starts again. */
+/* Ignores the bytes: the page is in the page cache now, and the look-up starts again. */
 static void
 on_page(struct rt_async_read *reading, int64_t result)
 {

@@ -1,4 +1,4 @@
-/* where: where an object lies, for people's eyes. */
+/* location: where an object is stored, for display. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -13,7 +13,7 @@
 #include "store/store_entry.h"
 #include "store/store_space.h"
 
-/* Of a pinned segment, or of a body's own, which is opened by name. */
+/* Fills in a pinned segment, or a segment of one body, which it opens by name. */
 static enum err
 location_read_header(struct store *d, const struct entry *entry,
                      struct store_location *out, struct errbuf *eb)
@@ -55,7 +55,7 @@ store_location(struct store *d, const struct entry *entry, struct store_location
         rc = location_read_header(d, entry, out, eb);
     if (rc == ERR_OK)
         rc = index_segment(d->index, class, entry->place.segment, &seen, eb);
-    if (rc == ERR_NOT_FOUND) /* it came just now: the index does not have it yet */
+    if (rc == ERR_NOT_FOUND) /* new: the index does not have it yet */
         rc = ERR_OK;
     out->living = seen.living > 0 ? (uint64_t)seen.living : 0;
     if (class == STORE_CACHED)

@@ -1,4 +1,4 @@
-/* Multipart uploads: parts are bodies of their own, Complete is one record with a manifest. */
+/* Multipart uploads: parts are bodies of their own; Complete is one record with a manifest. */
 #include "store/core/core.h"
 #include "store/index/entry.h"
 #include "store/index/find.h"
@@ -196,7 +196,7 @@ store_upload_meta(struct store *d, const struct store_key *k, const struct uploa
     *out = (struct object_meta){0};
     if (rc != ERR_OK)
         return rc;
-    do { /* as often as its log is compacted meanwhile */
+    do { /* repeats if compaction moves a part meanwhile */
         entry = (struct entry){.flags = ENTRY_INLINE,
                                .place.segment = u_entry.segment,
                                .place.offset = u_entry.offset};
@@ -222,7 +222,7 @@ store_upload_meta(struct store *d, const struct store_key *k, const struct uploa
 
 /* ---- completing ---- */
 
-/* Of one algorithm with those before it, or none is kept. */
+/* Keeps the checksums only if all parts have the same algorithm. */
 static void
 keep_sum(struct manifest *m, uint32_t index, const struct part_entry *p)
 {
@@ -244,7 +244,7 @@ keep_sum(struct manifest *m, uint32_t index, const struct part_entry *p)
     m->sum_algorithm = m->sum_len = 0;
 }
 
-/* Places of the parts named, as they are now; the committer checks that they still are. */
+/* Looks up the present places of the named parts; the committer checks that they are unchanged. */
 static enum err
 fill_manifest(struct store *d, const struct upload_id *u, const struct store_part *parts,
               struct manifest *m, uint64_t *size, struct errbuf *eb)
@@ -284,7 +284,7 @@ fill_manifest(struct store *d, const struct upload_id *u, const struct store_par
     return ERR_OK;
 }
 
-/* Fills in what *c lacks. */
+/* Fills in the fields that *c lacks. */
 static enum err
 submit_complete(struct store *d, enum store_class class, struct commit *c,
                 const struct manifest *m, struct errbuf *eb)
@@ -303,7 +303,7 @@ submit_complete(struct store *d, enum store_class class, struct commit *c,
     return rc;
 }
 
-/* What a Complete that came before has made. */
+/* Returns the result of an earlier Complete. */
 static enum err
 done_before(struct store *d, const struct store_key *k, const struct upload_id *u,
             struct entry *out, struct errbuf *eb)
@@ -319,10 +319,10 @@ done_before(struct store *d, const struct store_key *k, const struct upload_id *
     return rc;
 }
 
-#define TRIES 16u /* of a Complete whose parts are moved meanwhile */
+#define TRIES 16u /* of a Complete whose parts keep moving */
 
-/* Both kinds of completing: *c has kind, key, content, condition, metadata. ERR_NO_UPLOAD: there is no such upload, or
- * no longer. */
+/* Completes or prepares an upload: *c has kind, key, content, condition, metadata.
+ * ERR_NO_UPLOAD: there is no such upload any more. */
 static enum err
 multipart_complete(struct store *d, const struct upload_id *u,
                    const struct store_part *parts, uint32_t count, struct commit *c,

@@ -1,4 +1,4 @@
-/* The calls of disk.h that are one entry or one record. */
+/* The calls of store.h that concern one entry or one record. */
 #include "base/hash.h"
 #include "store/core/core.h"
 #include "store/health/health.h"
@@ -28,9 +28,9 @@ store_lookup(struct store *d, const struct store_key *k, struct entry *out,
     rc = find_object(d->memtable, d->index, k->bucket, k->key, false, out, eb);
     if (rc == ERR_NOT_FOUND)
         near = index_near(d->index, k->bucket, k->key, eb);
-    if (near == ERR_CORRUPT) /* it may be there, under a key of which a bit changed */
+    if (near == ERR_CORRUPT) /* it may exist under a key with a flipped bit */
         rc = near;
-    else if (near == ERR_EXISTS) /* it came in between, or is a tombstone */
+    else if (near == ERR_EXISTS) /* it was added in between, or is a tombstone */
         rc = find_object(d->memtable, d->index, k->bucket, k->key, false, out, eb);
     return prepared_count(d->prepared) == 0 ? rc : prepared_mark(d, k, rc, out, eb);
 }

@@ -20,7 +20,7 @@
 #include "store/store_read.h"
 
 #define READAHEAD_BUFFERS                                                                \
-    MIB(64) /* in use by all readers: beyond, there is no readahead */
+    MIB(64) /* used by all readers: above this there is no read-ahead */
 
 struct readahead {
     struct rt_group batch;
@@ -28,23 +28,23 @@ struct readahead {
     uint64_t from, len, have; /* of the body */
     uint32_t skip;
     enum err rc;
-    bool busy; /* begun, not taken */
+    bool busy; /* started, not taken */
 };
 
 struct store_reader {
     struct store *disk;
-    struct entry entry; /* of what is read: the object, or one part of it */
+    struct entry entry; /* the object, or the part, being read */
     uint64_t pos, end;
     uint64_t bucket;
     char *key; /* owned */
     size_t key_len;
 
-    /* What the last piece given out lies in. */
+    /* Holds the memory of the last pieces returned. */
     struct block_cache_pin pin, more[STORE_READ_MORE];
     unsigned more_count;
     struct iobuf *piece;
 
-    /* A record of a log: read once, whole. */
+    /* A log record: read once, whole. */
     struct loaded record;
     bool loaded;
 
@@ -54,14 +54,14 @@ struct store_reader {
     struct sums sums;
     struct readahead readahead;
 
-    /* An object of parts. */
+    /* A multipart object. */
     struct manifest manifest;
     struct store_reader *part;  /* owned */
-    struct store_reader *whole; /* of a part: whose it is */
-    struct reading reading;     /* of a body, or of an object of parts */
+    struct store_reader *whole; /* of a part: the reader of the object */
+    struct reading reading;     /* of a body, or of a multipart object */
 };
 
-/* What holds of a reader between two pieces. */
+/* Asserts the invariants of a reader that hold between two pieces. */
 static void
 reader_check(const struct store_reader *r)
 {
@@ -75,7 +75,7 @@ reader_check(const struct store_reader *r)
     assert(r->whole == NULL || r->part == NULL);
 }
 
-/* ---- what compaction moves under a reader ---- */
+/* ---- relocation during a read ---- */
 
 static struct span
 key_of(const struct store_reader *r)
@@ -83,7 +83,7 @@ key_of(const struct store_reader *r)
     return (struct span){r->key, r->key_len};
 }
 
-/* The manifest of the object was written again, because one of its parts was moved. */
+/* Loads the manifest again, which was rewritten because a part was moved. */
 static enum err
 part_again(struct store_reader *r, struct errbuf *eb)
 {
@@ -112,7 +112,8 @@ part_again(struct store_reader *r, struct errbuf *eb)
     return rc;
 }
 
-/* `rc` is what reading said of the place. ERR_OK: it is another place now, try that; else the answer. */
+/* Handles `rc`, the result of reading the place. ERR_OK: the place is another one now, try
+ * again; else the final result. */
 static enum err
 reader_relookup(struct store_reader *r, enum err rc, uint64_t block, struct errbuf *eb)
 {
@@ -131,7 +132,7 @@ reader_check_key(const struct log_record *m, uint64_t bucket, struct span key)
     return m->bucket == bucket && span_eq(m->key, key) ? ERR_OK : ERR_CORRUPT;
 }
 
-/* Header of a body at its place, or (behind) of its sums. */
+/* Reads the header of a body at its place, or (behind) that of its sums. */
 static enum err
 load_body_head(struct rt_file *f, const struct entry *entry, bool behind,
                struct loaded *out, struct errbuf *eb)
@@ -217,7 +218,8 @@ store_meta(struct store *d, const struct store_key *k, const struct entry *entry
         rc = meta_of(d, k, &at, a, out, eb);
         if (rc != ERR_CORRUPT && rc != ERR_NOT_FOUND)
             return rc;
-        rc = read_relookup(d, k->bucket, k->key, &at, eb); /* was it moved meanwhile? */
+        /* It may have moved meanwhile. */
+        rc = read_relookup(d, k->bucket, k->key, &at, eb);
         if (rc != ERR_OK)
             return rc == ERR_CORRUPT ? read_damage(d, &at, 0, eb) : rc;
     }
@@ -225,7 +227,7 @@ store_meta(struct store *d, const struct store_key *k, const struct entry *entry
 
 /* ---- bodies ---- */
 
-/* Opened now, so that the file stays although the object may be deleted meanwhile. */
+/* Opens the file now, so that it stays readable even if the object is deleted meanwhile. */
 static enum err
 open_entry(struct store_reader *r, struct errbuf *eb)
 {
@@ -363,8 +365,8 @@ reader_next_of_record(struct store_reader *r, struct span *piece, struct errbuf 
     return ERR_OK;
 }
 
-/* The next piece of a sequential reader is on its way while it sends this one. A fiber of its own reads it; it is
- * compared with its sums when it is taken. */
+/* Reads the next piece in a fiber of its own while a sequential reader sends this one. The piece
+ * is verified when it is taken. */
 static void
 reader_read_readahead(void *arg)
 {
@@ -402,7 +404,7 @@ reader_stop_readahead(struct store_reader *r)
     r->readahead.busy = false;
 }
 
-/* Takes what was read readahead when it is this; false: it has to be read. */
+/* Takes the read-ahead piece if it matches; false: read it. */
 static bool
 reader_take_readahead(struct store_reader *r, uint64_t from, uint64_t len, uint32_t *skip,
                       uint64_t *have)
@@ -427,7 +429,8 @@ reader_take_readahead(struct store_reader *r, uint64_t from, uint64_t len, uint3
     return true;
 }
 
-/* Bytes [from, from + len) of the body, whole blocks, verified, in r->piece. ERR_CORRUPT: *bad is the first wrong one. */
+/* Reads bytes [from, from + len) of the body, whole blocks, verified, into r->piece.
+ * ERR_CORRUPT: *bad is the first wrong block. */
 static enum err
 load_blocks(struct store_reader *r, uint64_t from, uint64_t len, struct deadline by,
             const char **out, uint64_t *bad, struct errbuf *eb)
@@ -455,7 +458,7 @@ load_blocks(struct store_reader *r, uint64_t from, uint64_t len, struct deadline
     return ERR_OK;
 }
 
-/* The body has another place now. */
+/* Opens the body at its new place. */
 static enum err
 reader_reopen(struct store_reader *r, struct errbuf *eb)
 {
@@ -497,7 +500,7 @@ next_of_body(struct store_reader *r, struct deadline by, struct span *piece,
     return ERR_OK;
 }
 
-/* ---- objects of parts ---- */
+/* ---- multipart objects ---- */
 
 static enum err
 open_part(struct store_reader *r, struct errbuf *eb)
@@ -602,7 +605,7 @@ store_read_from_memory(const struct store_reader *r)
     return r->part != NULL ? store_read_from_memory(r->part) : r->pin.at != NULL;
 }
 
-/* ---- once more ---- */
+/* ---- revalidated reads ---- */
 
 bool
 store_revalidated_keep(struct store *d, const struct store_key *k,

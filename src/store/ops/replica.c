@@ -1,4 +1,4 @@
-/* One disk's copy of a version that was committed elsewhere: it comes, it goes. */
+/* Writes and removes this disk's copy of a version that was committed elsewhere. */
 #include "store/core/core.h"
 #include "store/index/list.h"
 #include "store/ops/writer.h"

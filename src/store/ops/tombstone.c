@@ -20,7 +20,7 @@ store_lookup_any(struct store *d, const struct store_key *k, struct entry *out,
 
     if (rc == ERR_OK)
         rc = find_object(d->memtable, d->index, k->bucket, k->key, true, out, eb);
-    /* One that is not kept is here by chance: until the next index commit. */
+    /* A tombstone that is not kept exists only until the next index commit. */
     if (rc == ERR_OK && (out->flags & ENTRY_TOMBSTONE) != 0 &&
         (out->flags & (ENTRY_KEPT | ENTRY_MARKER)) == 0)
         rc = ERR_NOT_FOUND;

@@ -146,7 +146,7 @@ sum_in(struct arena *a, const struct manifest *m, uint32_t index)
     char *copy = sum.len > 0 ? arena_try(a, sum.len) : NULL;
 
     if (copy == NULL)
-        return (struct span){"", 0}; /* as if it were not known */
+        return (struct span){"", 0}; /* treated as unknown */
     memcpy(copy, sum.at, sum.len);
     return (struct span){copy, sum.len};
 }

@@ -1,4 +1,5 @@
-/* The writers of store_write.h: a body on its way, in memory while it is small, else to its place in a body segment. */
+/* The writers of store_write.h. A body stays in memory while it is small; otherwise it goes to
+ * its place in a body segment. */
 #include "store/ops/writer.h"
 
 #include <assert.h>
@@ -20,20 +21,21 @@
 #include "store/store_upload.h"
 #include "store/wal/commit.h"
 
-#define WRITE_PIECE (1u << 20)   /* bytes that go to a body segment at a time */
-#define EARLY_LEAST (256u << 10) /* of them, before the others are there */
+#define WRITE_PIECE (1u << 20) /* bytes per write to a body segment */
+/* Minimum of an early write, before the buffer is full. */
+#define EARLY_LEAST (256u << 10)
 
-/* The fiber of a writer that brings to the disk what is there of a buffer while the rest comes. */
+/* The fiber of a writer that writes the available part of a buffer while the rest arrives. */
 struct early {
-    struct rt_waiter *waits; /* the fiber that waits for its end, or NULL */
+    struct rt_waiter *waits; /* the fiber that waits for it, or NULL */
     bool runs;
-    bool given_up; /* the body is not wanted any more: no further piece */
+    bool given_up; /* the body is aborted: write no further piece */
     enum err rc;
     struct errbuf eb;
 };
 
 struct store_writer {
-    /* Set when it is made. */
+    /* Set at creation. */
     struct store *disk;
     enum store_class class;
     unsigned loop;
@@ -44,25 +46,27 @@ struct store_writer {
     struct upload_id upload;
     uint32_t part; /* 0: an object */
 
-    /* On its loop. */
-    /* What is not on the disk yet. That of a small body is taken when its first bytes come: they may be the caller's (zero-copy). */
+    /* On its own loop. */
+    /* Bytes not yet on the disk. A small body's buffer is taken with its first bytes, because
+     * they may be the caller's (zero-copy). */
     struct iobuf *buf;
     const char *
-        zero_copy; /* store_write_zero_copy(): there is no `buf`; `buf_len` bytes stand here */
+        zero_copy; /* store_write_zero_copy(): there is no `buf`; `buf_len` bytes are here */
     char small_sums[4 * (STORE_INLINE_MAX / BLOCK_BYTES)]; /* of a body in the log */
-    uint64_t buf_at; /* offset of its first byte in the body */
+    uint64_t buf_at;                                       /* its offset in the body */
     uint32_t buf_len;
-    uint32_t buf_summed; /* of it, its sums are there; whole blocks */
-    uint32_t gone;       /* of it, whole pages: on the disk, or on their way there */
-    struct early *early; /* owned; NULL until the first of them go early */
+    uint32_t buf_summed; /* this many of its bytes are summed; whole blocks */
+    /* This many of its bytes, whole pages, are written or being written. */
+    uint32_t gone;
+    struct early *early; /* owned; NULL until the first early write */
     struct body body;    /* body.segment NULL: small so far */
-    struct buf sums;     /* of what is on the disk, be32 each */
-    bool broken;         /* a write failed: can only be aborted */
+    struct buf sums;     /* sums of what is on the disk, be32 each */
+    bool broken;         /* a write failed: the writer can only be aborted */
 
     char names[]; /* immutable name and key */
 };
 
-/* What holds of a writer between two calls, on its loop. */
+/* Asserts the invariants of a writer that hold between two calls, on its loop. */
 static void
 writer_check(const struct store_writer *w)
 {
@@ -111,8 +115,8 @@ get_buffer(struct store_writer *w, struct errbuf *eb)
     return rc == ERR_OK ? rc : err_set(eb, rc, "no buffer to write a body");
 }
 
-/* A small body may be zero-copy: its buffer is taken when it turns out not to be. Without a buffer it is refused before the
- * client sends it. */
+/* Takes a buffer for the body. A small body may be zero-copy, so its buffer is taken once it
+ * turns out not to be. A body without a buffer is rejected before the client sends it. */
 static enum err
 begin_buffer(struct store_writer *w, struct errbuf *eb)
 {
@@ -229,7 +233,7 @@ still_fits(const struct store_writer *w)
     return (w->size == STORE_SIZE_UNKNOWN ? BODY_MAX : w->size) - store_written(w);
 }
 
-/* Sums of what is in the buffer up to `end` and has none yet. */
+/* Computes the missing sums of the buffer up to `end`. */
 static void
 add_sums(struct store_writer *w, uint32_t end)
 {
@@ -244,7 +248,7 @@ add_sums(struct store_writer *w, uint32_t end)
     w->buf_summed = end;
 }
 
-/* Whole blocks are summed while they are in the CPU's cache; the rest is summed when the body is committed. */
+/* Sums whole blocks while they are in the CPU's cache; the commit sums the rest. */
 static void
 sum_whole_blocks(struct store_writer *w)
 {
@@ -254,7 +258,7 @@ sum_whole_blocks(struct store_writer *w)
         add_sums(w, end);
 }
 
-/* ---- to the disk ---- */
+/* ---- writing to the disk ---- */
 
 /* Bytes of whole pages of the buffer that are not being written yet. */
 static uint32_t
@@ -290,8 +294,9 @@ write_early(void *arg)
         rt_wake(e->waits);
 }
 
-/* More comes: the disk need not wait for it. Of sixteen bodies that come at once it would have nothing to do until all of them
- * are there. Without a fiber for it all is written at the end. */
+/* Starts an early write, so that the disk works while more bytes arrive. Otherwise, with sixteen
+ * concurrent bodies, it would be idle until all are complete. Without a fiber everything is
+ * written at the end. */
 static void
 begin_early(struct store_writer *w)
 {
@@ -309,7 +314,7 @@ begin_early(struct store_writer *w)
         e->runs = false;
 }
 
-/* Waits until no write of the buffer is under way. Returns how they went. */
+/* Waits until no write of the buffer is in progress. Returns their result. */
 static enum err
 writer_end_early(struct store_writer *w, struct errbuf *eb)
 {
@@ -329,7 +334,7 @@ writer_end_early(struct store_writer *w, struct errbuf *eb)
     return e->rc;
 }
 
-/* The piece that is on its way is waited for, and none begins. */
+/* Waits for the piece being written, and starts no other. */
 static void
 stop_early(struct store_writer *w)
 {
@@ -338,7 +343,7 @@ stop_early(struct store_writer *w)
     (void)writer_end_early(w, NULL);
 }
 
-/* Up to `end` the buffer is on the disk, or the writer is broken. */
+/* After success the buffer is on the disk up to `end`; on an error the writer is broken. */
 static enum err
 writer_write_out(struct store_writer *w, uint32_t end, struct errbuf *eb)
 {
@@ -357,7 +362,8 @@ writer_write_out(struct store_writer *w, uint32_t end, struct errbuf *eb)
     return rc;
 }
 
-/* The full buffer goes to the disk. It keeps its bytes until they are there: store_write_peek() relies on it. */
+/* Writes the full buffer. It keeps the bytes until they are on the disk: store_write_peek()
+ * relies on that. */
 static enum err
 writer_spill(struct store_writer *w, struct errbuf *eb)
 {
@@ -378,7 +384,7 @@ writer_spill(struct store_writer *w, struct errbuf *eb)
     return ERR_OK;
 }
 
-/* The whole pages of the last buffer, unless they are there already. */
+/* Writes the whole pages of the last buffer, unless an early write has. */
 static enum err
 write_rest(struct store_writer *w, struct errbuf *eb)
 {
@@ -413,7 +419,8 @@ store_write(struct store_writer *w, const void *data, size_t len, struct errbuf 
         uint32_t n;
         enum err rc;
 
-        /* Only when more comes: a body that just fills the buffer may still go to the log. */
+        /* Only when more bytes arrive: a body that just fills the buffer may still go to the
+         * log. */
         if (w->buf_len == w->buf->room) {
             rc = writer_spill(w, eb);
             if (rc != ERR_OK)
@@ -437,7 +444,7 @@ store_write_room(struct store_writer *w, void **at)
     writer_check(w);
     *at = NULL;
     if (w->zero_copy != NULL || (w->buf == NULL && get_buffer(w, NULL) != ERR_OK))
-        return 0; /* store_write() says why */
+        return 0; /* store_write() reports why */
     *at = w->buf->at + w->buf_len;
     return (size_t)MIN(left, w->buf->room - w->buf_len);
 }
@@ -462,11 +469,12 @@ store_write_zero_copy(struct store_writer *w, struct span body)
     iobuf_drop(&w->buf);
     w->zero_copy = body.at;
     w->buf_len = (uint32_t)body.len;
-    /* Now: the caller has just read it, and it leaves the CPU's cache before the commit. */
+    /* Sums now: the caller has just read the bytes, and they leave the CPU's cache before the
+     * commit. */
     block_sums_put(w->seed, 0, body.at, body.len, w->small_sums);
 }
 
-/* What is in memory. */
+/* The bytes in memory. */
 static const char *
 writer_held(const struct store_writer *w)
 {
@@ -496,13 +504,13 @@ struct peek {
     enum err rc;
 };
 
-/* From the disk, whole blocks, verified with the sums that are still in memory. */
+/* Reads whole blocks from the disk and verifies them with the sums in memory. */
 static void
 peek_disk(struct peek *p)
 {
     struct store_writer *w = p->w;
     struct segment *s =
-        segment_ref(w->body.segment); /* the writer may end while this waits */
+        segment_ref(w->body.segment); /* the writer may end during this read */
     uint64_t first = p->offset / BLOCK_BYTES, from = first * BLOCK_BYTES;
     uint64_t to = MIN(align_up(p->offset + p->len, BLOCK_BYTES), w->buf_at), bad, have;
     uint64_t at = w->body.offset + BODY_HEAD + from;
@@ -571,7 +579,7 @@ store_write_peek(struct store_writer *w, uint64_t offset, void *buf, size_t len,
     return p.rc;
 }
 
-/* ---- the end ---- */
+/* ---- commit and abort ---- */
 
 void
 store_write_abort(struct store_writer **wp)
@@ -597,7 +605,7 @@ check_end(const struct store_writer *w, const struct object_meta *meta, struct e
     return meta_check(meta, eb);
 }
 
-/* The rest of the buffer, then the seal: afterwards only the record is missing. */
+/* Writes the rest of the buffer, then the seal: afterwards only the log record is missing. */
 static enum err
 finish_body(struct store_writer *w, const struct object_meta *meta, struct errbuf *eb)
 {

@@ -1,4 +1,4 @@
-/* writer: what store_write_begin() and store_part_begin() share. */
+/* writer: shared by store_write_begin() and store_part_begin(). */
 #pragma once
 #include "store/segment/read.h"
 #include "store/segment/segment.h"
@@ -12,20 +12,19 @@ struct upload_id;
 enum err writer_begin(struct store *d, const struct store_key *k, enum store_class class,
                       uint64_t size, const struct upload_id *upload, uint32_t part,
                       struct store_writer **out, struct errbuf *eb) MUST_CHECK;
-/* The same under a content id that was minted before; NULL: a new one. */
+/* The same with a content id minted before; NULL: a new one. */
 enum err writer_begin_as(struct store *d, const struct store_key *k,
                          enum store_class class, uint64_t size,
                          const struct content_id *content, const struct upload_id *upload,
                          uint32_t part, struct store_writer **out,
                          struct errbuf *eb) MUST_CHECK;
 struct commit;
-/* Takes the writer. `c` has the kind (0: put, commit or part, as it is), condition and version; body and names come
- * from the writer, the answer is left in it. May switch. */
+/* Takes the writer. `c` has the kind (0: put, commit or part, depending on the body), condition
+ * and version. Body and names come from the writer; the result is in `c`. May switch. */
 enum err writer_submit(struct store_writer **wp, const struct object_meta *meta,
                        struct commit *c, struct errbuf *eb) MUST_CHECK;
 #ifdef FB_TEST_HOOKS
-extern bool
-    writer_loses_early_writes; /* a bug on purpose: pieces that go before the rest has come never arrive */
+extern bool writer_loses_early_writes; /* test: a deliberate bug: early writes are lost */
 #endif
 /* Takes the writer. `out` may be NULL. May switch. */
 enum err writer_commit(struct store_writer **wp, const struct object_meta *meta,

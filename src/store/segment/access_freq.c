@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "store/segment/segment.h"
 
-#define UNIT 512u /* freq_counters stand for so many bytes: 2 TiB a window */
+#define UNIT 512u /* a counter unit in bytes: 2 TiB a window */
 
 struct freq_counters {
     _Atomic uint32_t now, before;
@@ -13,7 +13,7 @@ struct freq_counters {
 typedef struct freq_counters *_Atomic freq_page;
 
 struct access_freq {
-    freq_page pages[SEGMENT_TABLE_TOP]; /* owned; made by the first count */
+    freq_page pages[SEGMENT_TABLE_TOP]; /* owned; allocated by the first count */
 };
 
 struct access_freq *

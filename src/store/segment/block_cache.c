@@ -14,64 +14,65 @@
 #include "store/store_block_cache.h"
 #include "store/store_entry.h"
 
-#define WAYS          8u     /* places a piece may have in the table */
-#define BYTES_A_PIECE KIB(8) /* what the table is sized for */
+#define WAYS          8u     /* places in the table for a piece */
+#define BYTES_A_PIECE KIB(8) /* average assumed for the table's size */
 #define ALIGN         64u    /* of extents: a head never crosses a cache line */
 #define PAGE          SENDABLE_PAGE
-#define STEPS_MAX     256u /* extents looked at for one place */
-#define CHANCES_MAX   64u  /* of them spared because they were read lately */
+#define STEPS_MAX     256u /* limit of extents visited for one place */
+#define CHANCES_MAX   64u  /* limit of those spared because they were read lately */
 #define WINDOW_SHARE                                                                     \
     4u /* of the pieces in it: so many reads of the disk are "of late" once it is full */
-#define MORE_SHARE 4u /* of the memory, that pieces behind others may hold */
+#define MORE_SHARE 4u /* of the memory, for pins of block_cache_get_more() */
 #define LUCKY_ONE                                                                        \
     32u /* reads of the disk, of which one is wanted in any case when it is not the first */
 
-/* The state of a piece, in one word, so that readers pin by compare and swap. */
+/* The state of a piece, in one word, so that readers pin by compare-and-swap. */
 #define READY       1u  /* may be pinned */
-#define MINE        2u  /* the adder has it: being filled or taken away */
-#define READ_LATELY 4u  /* CLOCK's mark */
-#define HAS_FRONT   8u  /* room for a head, */
-#define FRONT_TAKEN 16u /* which one of its pins has */
+#define MINE        2u  /* owned by the adder: being filled or evicted */
+#define READ_LATELY 4u  /* the CLOCK bit */
+#define HAS_FRONT   8u  /* has bytes in front, */
+#define FRONT_TAKEN 16u /* which one of its pins holds */
 #define PIN         256u
 
 struct piece {
     _Atomic uint32_t word;
-    _Atomic uint32_t tag; /* of the hash, 0: none; spares most pins of strangers */
-    /* Written by the adder while MINE, read by holders of a pin. */
+    _Atomic uint32_t tag; /* of the hash, 0: none; avoids most pins of other pieces */
+    /* The adder writes these while MINE; holders of a pin read them. */
     uint32_t len;
     struct content_id id;
     uint64_t number;
     uint64_t at;    /* of its extent in the arena */
-    uint64_t bytes; /* where they begin in the arena */
+    uint64_t bytes; /* their offset in the arena */
 } __attribute__((aligned(64)));
 
-/* The arena is tiled by extents, in order; each begins with this head. Only the adder looks at heads.
+/* Extents tile the arena, in order; each begins with this head. Only the adder reads heads.
  *
  *     small   head 64 | from BLOCK_CACHE_FRONT_FROM on: BLOCK_CACHE_FRONT | bytes, filled to 64
  *     large   head 64 | nothing up to a page | whole pages, sent by reference
  *
- * A page that was sent by reference is never written again: it is cut out of the arena when its piece is taken out. */
+ * A page that was sent by reference is never written again: it is cut out of the arena when its
+ * piece is evicted. */
 struct extent {
     uint64_t len;   /* head included, a multiple of ALIGN */
     uint32_t piece; /* + 1; 0: free */
 };
 
 struct block_cache {
-    struct sendable *memory; /* owned; touched as the ring comes by */
+    struct sendable *memory; /* owned; touched as the ring advances */
     char *arena;             /* its bytes */
     uint64_t size;
     struct piece *pieces; /* owned; sets of WAYS */
     uint64_t set_mask;
-    /* Owned; sets of WAYS. When a piece was read from the disk last: its tag, and below it how many such reads there were before. */
+    /* Owned; sets of WAYS. The last disk read of a piece: its tag, and below it the number of
+     * such reads before. */
     _Atomic uint64_t *firsts;
     _Atomic uint32_t disk_reads;
     _Atomic uint32_t count; /* of pieces in it */
     _Atomic uint64_t bytes; /* theirs */
     _Atomic uint32_t more;  /* pins of block_cache_get_more() */
-    _Atomic bool
-        full; /* the ring has been round: a new piece takes the place of another */
-    _Atomic bool adding; /* the fiber that sets it may add; others do not */
-    uint64_t hand;       /* the adder's: where the ring goes on */
+    _Atomic bool full;      /* the ring has wrapped: a new piece replaces another */
+    _Atomic bool adding;    /* the fiber that sets it may add; others skip */
+    uint64_t hand;          /* the adder's: position in the ring */
 };
 
 struct block_cache *
@@ -135,7 +136,8 @@ block_cache_place_of(const struct block_cache *h, const struct content_id *id,
                           (uint32_t)(hash >> 32) | 1};
 }
 
-/* *front, unless NULL: 0, or FRONT_TAKEN where there is one and no other pin. To be given back by unpin(). */
+/* Pins the piece. *front, unless NULL: FRONT_TAKEN if it has bytes in front and no other pin,
+ * else 0. Pass it to unpin(). */
 static bool
 pin(struct piece *p, uint32_t *front)
 {
@@ -200,15 +202,15 @@ missed:
     return false;
 }
 
-/* Whether sockets may have been given its pages. */
+/* True if sockets may hold its pages. */
 static bool
 is_large(uint32_t len)
 {
     return len >= RT_ZERO_COPY_MIN;
 }
 
-/* What stands in front of the bytes of a piece. With it they must not be long enough for sockets to be given their pages: these
- * are written to as soon as no pin is left. */
+/* Bytes in front of a piece. Pieces with such bytes must be too short for sockets to hold their
+ * pages, since these are overwritten once no pin is left. */
 static uint32_t
 block_cache_front_of(uint32_t len)
 {
@@ -217,7 +219,7 @@ block_cache_front_of(uint32_t len)
                : 0;
 }
 
-/* Written to in memory that no cache has, a head would cost more than it spares. */
+/* In memory that no cache holds, writing a head there would cost more than it saves. */
 void
 block_cache_prefetch(const struct block_cache *h, uint32_t entry, const char *at,
                      uint32_t len)
@@ -295,9 +297,10 @@ block_cache_unpin_more(struct block_cache *h, struct block_cache_pin *pins,
     atomic_fetch_sub_explicit(&h->more, count, memory_order_relaxed);
 }
 
-/* Adding costs more than the read it spares later when others have to go for it. So then a piece has to come again sooner than
- * those that are in it would, had they to be read as well: otherwise what is read is more than there is room for, and each would
- * only be put out by the next. A few are let in all the same, or pieces that are no longer read would stay for ever. */
+/* Decides whether to admit a piece to a full cache. Adding costs more than the read it saves. So
+ * a piece must be read again sooner than the cached pieces would be; otherwise the working set
+ * exceeds the cache, and each piece would only displace the next. A few are admitted anyway, or
+ * pieces that are no longer read would stay forever. */
 static bool
 is_of_late(const struct block_cache *h, uint32_t now, uint32_t ago)
 {
@@ -306,8 +309,9 @@ is_of_late(const struct block_cache *h, uint32_t now, uint32_t ago)
            now % LUCKY_ONE == 0;
 }
 
-/* Which of its set's places remembers its first read, or is to: an empty one, else whichever; so that those which share a set and are
- * read in one and the same order for ever do not put each other out each time. */
+/* The place of a set that remembers the first read of a piece, or will: an empty one, else one
+ * chosen by the read counter. With a fixed choice, pieces of one set that are read cyclically
+ * would always displace each other. */
 static _Atomic uint64_t *
 first_of(const struct block_cache *h, const struct place *at, uint32_t now)
 {
@@ -372,7 +376,7 @@ count_bytes(struct block_cache *h, int64_t delta)
     metric_add(M_BLOCK_CACHE_BYTES, 0, delta);
 }
 
-/* Takes a piece out unless it is pinned. Its extent is the caller's to give away. */
+/* Evicts a piece unless it is pinned. The caller may then reuse its extent. */
 static bool
 take_out(struct block_cache *h, struct piece *p)
 {
@@ -391,7 +395,7 @@ take_out(struct block_cache *h, struct piece *p)
     return true;
 }
 
-/* CLOCK: a piece that was read lately is passed by once. */
+/* CLOCK: spares a recently read piece once. */
 static bool
 block_cache_spare(struct piece *p)
 {
@@ -399,8 +403,8 @@ block_cache_spare(struct piece *p)
             READ_LATELY) != 0;
 }
 
-/* The ring goes on until `need` bytes lie behind each other; false when what is pinned or wanted leaves no place
- * for now. */
+/* Advances the ring until `need` contiguous bytes are free; false if pinned or recently read
+ * pieces prevent that. */
 static bool
 make_place(struct block_cache *h, uint64_t need, uint64_t *out)
 {
@@ -437,8 +441,8 @@ make_place(struct block_cache *h, uint64_t need, uint64_t *out)
     return true;
 }
 
-/* A free entry of the set; takes the least wanted one out when all are used. NULL: the piece is there already,
- * or all are pinned. */
+/* Returns a free entry of the set; evicts its least used piece if all are used. NULL: the piece
+ * is cached already, or all are pinned. */
 static struct piece *
 free_entry(struct block_cache *h, const struct place *at, const struct content_id *id,
            uint64_t number)
@@ -465,7 +469,7 @@ free_entry(struct block_cache *h, const struct place *at, const struct content_i
     return free_one;
 }
 
-/* Reserves entry and place. Both are the caller's alone until it sets READY. */
+/* Reserves entry and place. Both belong to the caller until it sets READY. */
 static struct piece *
 block_cache_reserve(struct block_cache *h, const struct content_id *id, uint64_t number,
                     uint32_t len)
@@ -492,7 +496,7 @@ block_cache_reserve(struct block_cache *h, const struct content_id *id, uint64_t
     p->bytes = is_large(len) ? align_up(where + ALIGN, PAGE)
                              : where + ALIGN + block_cache_front_of(len);
     end = is_large(len) ? p->bytes + align_up(len, PAGE) : where + need;
-    if (end < h->hand) { /* a page less is enough: the rest is free, and the next one's */
+    if (end < h->hand) { /* one page less: the rest is free for the next extent */
         put_extent(h, end, h->hand - end, 0);
         h->hand = end;
     }
@@ -535,14 +539,15 @@ block_cache_shrink(struct block_cache *h, uint64_t bytes)
         bool place;
 
         if (atomic_exchange_explicit(&h->adding, true, memory_order_acquire))
-            return; /* another fiber adds: the next time */
+            return; /* another fiber is adding: skip */
         place = make_place(h, step, &at);
         if (place) {
             put_extent(h, at, step, 0);
             sendable_release(h->memory, h->arena + at + ALIGN,
                              step - ALIGN); /* all but its head */
         }
-        atomic_store_explicit(&h->full, false, memory_order_relaxed); /* there is room */
+        /* There is free space. */
+        atomic_store_explicit(&h->full, false, memory_order_relaxed);
         atomic_store_explicit(&h->adding, false, memory_order_release);
     }
 }

@@ -23,7 +23,7 @@ body_span(uint64_t size)
                     STORE_ALIGN);
 }
 
-/* What holds of a body that has a place. */
+/* Asserts the invariants of a body that has a place. */
 static void
 body_check(const struct body *b)
 {
@@ -57,7 +57,7 @@ body_head_buffer(struct iobuf **out, struct errbuf *eb)
     return rc == ERR_OK ? ERR_OK : err_set(eb, rc, "no buffer for the header of a body");
 }
 
-/* A header of 4 KiB for the place at `offset`. */
+/* Encodes a header of 4 KiB for the place at `offset`. */
 void
 body_head_put(char *to, const struct segment *s, uint64_t offset, struct log_record *m)
 {
@@ -76,7 +76,7 @@ body_head_put(char *to, const struct segment *s, uint64_t offset, struct log_rec
     buf_fini(&head);
 }
 
-/* Writes it, out of a buffer that is dropped. */
+/* Writes it from a buffer, which it drops. */
 enum err
 body_head_write_from(struct iobuf *b, struct segment *s, uint64_t offset,
                      struct log_record *m, enum rt_class class, struct errbuf *eb)
@@ -138,7 +138,7 @@ body_grow(struct body *b, uint64_t payload, struct errbuf *eb)
     if (rc != ERR_OK)
         return rc;
     atomic_fetch_add(&b->disk->segments->used_bytes[b->class], want - have);
-    b->segment->owner.size = want; /* its only writer is this one */
+    b->segment->owner.size = want; /* it has no other writer */
     b->span = want - 2 * STORE_ALIGN;
     return ERR_OK;
 }
@@ -167,7 +167,7 @@ body_write(struct body *b, uint64_t at, struct iobuf *data, uint32_t from, uint3
     return rc;
 }
 
-/* ---- the end, without giving back ---- */
+/* ---- the end, with the place kept ---- */
 
 static void
 close_place(void *arg)

@@ -1,4 +1,4 @@
-/* body_release: places whose body came to nothing. */
+/* body_release: releases places of bodies that were not committed. */
 #include "base/log.h"
 #include "store/core/core.h"
 #include "store/record/format.h"
@@ -6,9 +6,9 @@
 #include "store/segment/body_internal.h"
 #include "store/segment/segment.h"
 
-/* The last place of a segment is given out again. A finished body that was refused (its condition did not hold) is buried
- * there too: were the logs lost before something comes over it, rebuild --from-bodies would take it for the newest write of
- * its key. */
+/* Releases the place. The last place of a segment is reused. A finished body that was rejected
+ * (its condition failed) gets a dead header, too. Otherwise, if the logs were lost before
+ * something overwrites it, rebuild --from-bodies would take it for the newest write of its key. */
 static void
 body_release_shared(void *arg)
 {

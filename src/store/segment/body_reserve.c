@@ -1,5 +1,5 @@
-/* body_reserve: the place that a body will have. Shared segments give out one behind the other, under a turn (owner.reserve);
- * a large body has a segment of its own. */
+/* body_reserve: reserves the place of a body. Shared segments hand out one place after the
+ * other, serialized by owner.reserve; a large body has a segment of its own. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -17,7 +17,7 @@
 
 #define BODY_BYTES_LEAST MIB(64) /* of a shared segment, while the disk holds little */
 
-/* What a place says of itself until its body is sealed. */
+/* The header of a place until its body is sealed. */
 static struct log_record
 open_head(const struct body *b)
 {
@@ -30,7 +30,7 @@ open_head(const struct body *b)
     return m;
 }
 
-/* A place that was given out and whose header is on its way, written by a fiber of its own: the body comes meanwhile. */
+/* A reserved place whose header a separate fiber is writing, while the body arrives. */
 struct opening {
     struct list of_segment;
     struct segment *segment; /* a reference */
@@ -38,7 +38,7 @@ struct opening {
     struct iobuf *header;
 };
 
-/* Is the header of a place in [from, end) not there yet? */
+/* True if a place in [from, end) has no header yet. */
 bool
 body_is_opening(const struct segment *s, uint64_t from, uint64_t end)
 {
@@ -53,8 +53,9 @@ body_is_opening(const struct segment *s, uint64_t from, uint64_t end)
     return false;
 }
 
-/* Several headers are written at once. No body may be acknowledged before all headers in front of it are there: a scan that
- * follows the chain from the first place must come to it, and its own: the final one goes over that. */
+/* Waits for the headers before a place. Several headers are written at once. Before a body is
+ * acknowledged, a scan along the chain from the first place must be able to reach it. So all
+ * headers in front must be on disk, and its own first header, which the final one overwrites. */
 enum err
 body_wait_for_headers(struct segment *s, uint64_t before, struct errbuf *eb)
 {
@@ -100,8 +101,9 @@ reserve_own(struct body *b, uint64_t size, struct errbuf *eb)
     return rc;
 }
 
-/* A segment that takes no more bodies ends behind the last: what is allocated beyond is given back, and a block of zeros,
- * whatever stood there, ends the archive. Where that fails it only stays larger. */
+/* Ends a segment that accepts no more bodies behind the last one: releases the rest of the
+ * allocation, and writes a block of zeros, which ends the archive. A failure only leaves the
+ * file larger. */
 static void
 cut_end(struct segment *s)
 {
@@ -127,7 +129,7 @@ cut_end(struct segment *s)
             L_TEXT("error", eb.text));
 }
 
-/* The shared segment that has room for `span`, with the turn to reserve held. */
+/* Finds the shared segment with room for `span`, holding its reservation turn. */
 static enum err
 shared_segment(struct store *d, enum store_class class, uint64_t span, struct errbuf *eb)
 {
@@ -149,7 +151,7 @@ shared_segment(struct store *d, enum store_class class, uint64_t span, struct er
     return ERR_OK;
 }
 
-/* The next place of the shared segment, without its header. */
+/* Reserves the next place of the shared segment, without its header. */
 static enum err
 reserve_take_place(struct body *b, uint64_t size, struct errbuf *eb)
 {
@@ -177,8 +179,8 @@ reserve_take_place(struct body *b, uint64_t size, struct errbuf *eb)
     return rc;
 }
 
-/* A header that may be half there: nothing goes behind it, and nothing that went there is acknowledged. The place stays; the
- * next start finds it. */
+/* Handles a header that may be half written: nothing more is placed behind it, and nothing
+ * placed there is acknowledged. The place stays; the next start finds it. */
 static void
 write_opening(void *arg)
 {
@@ -222,7 +224,7 @@ reserve_shared(struct body *b, uint64_t size, struct errbuf *eb)
     }
     open = open_head(b);
     body_head_put(io->at, b->segment, b->offset,
-                  &open); /* the fiber that reserves may end sooner */
+                  &open); /* the reserving fiber may end sooner */
     o = xmalloc(sizeof *o);
     *o = (struct opening){
         .segment = segment_ref(b->segment), .offset = b->offset, .header = io};

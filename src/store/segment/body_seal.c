@@ -1,4 +1,4 @@
-/* body_seal: what makes a written body whole: its tail, its sums and the final header, then a sync. */
+/* body_seal: completes a written body: its tail, its sums and the final header, then a sync. */
 #include <assert.h>
 
 #include "base/hash.h"
@@ -25,8 +25,9 @@ body_sums_record(const struct body *b, uint64_t size, struct span sums,
                                .meta = meta};
 }
 
-/* Behind the whole pages of the payload: its tail, sums header, sums; then, where the place is larger, a dead record that
- * fills it. One write that ends at a multiple of 4 KiB: with the filler or before it. */
+/* The bytes behind the whole pages of the payload: tail, sums header, sums; then, if the place
+ * is larger, a dead record that fills it. It is one write that ends at a multiple of 4 KiB, with
+ * or without the filler. */
 struct sums_write {
     struct segment *segment; /* borrowed */
     struct iobuf *io;        /* owned */
@@ -36,7 +37,7 @@ struct sums_write {
     enum err rc;
 };
 
-/* What is left of the place from `end` on. */
+/* Fills the rest of the place from `end` on. */
 static void
 seal_put_filler(char *to, const struct body *b, uint64_t end)
 {
@@ -97,7 +98,7 @@ write_sums(void *arg)
         rt_write(w->segment->file, w->from, w->io, 0, (uint32_t)len, RT_WRITE, &w->eb);
 }
 
-/* Does the metadata fit in the body's own 4 KiB? */
+/* True if the metadata fits in the body's own 4 KiB. */
 static bool
 meta_fits(const struct body *b, const struct object_meta *meta)
 {
@@ -107,7 +108,7 @@ meta_fits(const struct body *b, const struct object_meta *meta)
 
     m.kind = LOG_RECORD_BODY;
     m.segment = m.generation = UINT32_MAX;
-    m.offset = m.epoch = INT64_MAX; /* the longest numbers there can be */
+    m.offset = m.epoch = INT64_MAX; /* the longest possible numbers */
     m.payload = m.span = m.size = BODY_MAX;
     m.meta = meta;
     buf_init(&head, HEAD_MAX);
@@ -125,7 +126,7 @@ struct seal_job {
     enum err rc;
 };
 
-/* The sums go beside the final header: neither says anything before the sync. */
+/* Writes sums and final header concurrently: neither is valid before the sync. */
 static enum err
 write_both(struct seal_job *j)
 {
@@ -153,7 +154,8 @@ is_last(const struct body *b)
     return b->segment->owner.used == b->offset + b->span;
 }
 
-/* No place is reserved behind the last one while this holds the reservation turn. *has: it does. */
+/* Takes the reservation turn if this is the last place, so that none is reserved behind it.
+ * *has: it holds the turn. */
 static enum err
 hold_last(struct body *b, bool *has, struct errbuf *eb)
 {
@@ -171,8 +173,8 @@ hold_last(struct body *b, bool *has, struct errbuf *eb)
     return ERR_OK;
 }
 
-/* The last place of its segment is cut to what its body takes; one that has others behind it keeps its span, the rest is a
- * dead log_record. Those that have are sealed all at once. */
+/* Cuts the last place of its segment to the size of its body. A place with others behind it
+ * keeps its span, and a dead record fills the rest. Such places are sealed concurrently. */
 static void
 seal_shared(void *arg)
 {
@@ -199,7 +201,8 @@ seal_shared(void *arg)
         turn = body_sealing_begin(s);
         j->rc = write_both(j);
         body_sealing_end(s, turn);
-        if (!b->moves) /* one that stands for several bodies asks when all of them are written */
+        /* for a relocation, once all bodies of its batch are written */
+        if (!b->moves)
             b->sync_wanted = s->owner.syncs_begun + 1;
         if (j->rc == ERR_OK && last) {
             s->owner.used -= cut;

@@ -1,4 +1,4 @@
-/* body_sync: the sync that bodies of a segment share. */
+/* body_sync: one sync shared by the bodies of a segment. */
 #include <assert.h>
 
 #include "base/log.h"
@@ -25,7 +25,8 @@ note_dirty(void *arg)
     list_push_back(&s->disk->segments->dirty_bodies, &s->owner.of_dirty);
 }
 
-/* A failed sync is final: the segment takes nothing more, and every body that waited for that sync is refused. */
+/* Syncs the segment. A failed sync is final: the segment accepts nothing more, and every body
+ * that waited for that sync fails. */
 static enum err
 sync_segment(struct segment *s, struct errbuf *eb)
 {
@@ -58,8 +59,9 @@ body_sealing_end(struct segment *s, unsigned turn)
         rt_cond_broadcast(&s->owner.synced);
 }
 
-/* Bodies whose last writes are on their way come along: the disk does these before the flush anyway, or in a moment, and with a
- * sync of their own they would wait for this one first. Those that begin meanwhile are not waited for. */
+/* Waits for bodies that are in their last writes. The disk does these before the flush anyway,
+ * or soon; with a sync of their own they would first wait for this one. Bodies that begin later
+ * are not waited for. */
 static void
 wait_for_others(struct segment *s)
 {
@@ -74,18 +76,18 @@ wait_for_others(struct segment *s)
 
 struct sync_job {
     struct segment *segment;
-    uint64_t wanted; /* number of the sync; 0: of the next one */
+    uint64_t wanted; /* number of the sync; 0: the next one */
     struct errbuf *eb;
     enum err rc;
 };
 
-/* Bodies of a segment that were sealed while it was synced wait for the next sync and share it. */
+/* Makes a body durable. Bodies sealed during a sync wait for the next one and share it. */
 static void
 sync_together(void *arg)
 {
     struct sync_job *j = arg;
     struct segment *s = j->segment;
-    /* One that has begun may miss what is ours. */
+    /* A sync that has begun may miss this body. */
     uint64_t mine = j->wanted != 0 ? j->wanted : s->owner.syncs_begun + 1;
     struct rt_shield shield;
 

@@ -12,7 +12,7 @@ struct walk {
     void (*on_bytes)(void *arg, uint64_t bytes);
 };
 
-/* What stands where no whole batch does; false: nothing more in this segment. */
+/* Handles a position without a whole batch; false: nothing more in this segment. */
 static bool
 walk_damage(const struct walk *w, struct wal_scan *scan, enum err *rc, struct errbuf *eb)
 {
