@@ -27,14 +27,12 @@
 
 #define BATCH 64u
 #define OPEN_SHARE                                                                       \
-/* An open log with more than this part of all bytes is closed if much of it is garbage. */
-8u
+    8u /* the open log of more than that part of all is closed when much of it is waste */
 #define WASTE 8u /* garbage of at least an eighth of it */
 #define LARGE_SHARE                                                                      \
-    /* A segment with more than this part of all bytes is evicted only as far as needed. */
-    16u
+    16u /* a segment of more than that part of all goes only as far as it has to */
 
-    struct candidate {
+struct candidate {
     uint32_t segment, access_freq;
     bool open; /* still being appended to: evicted last */
     uint64_t living;
