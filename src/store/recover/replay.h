@@ -109,7 +109,7 @@ enum err replay_rewrite_range(struct segment *s, uint64_t from, uint64_t to,
 /* The same for the segment's own header, and for its size. */
 enum err replay_renew_segment(struct segment *s, struct errbuf *eb) MUST_CHECK;
 
-/* Does this record do nothing behind a gap? One that clears a doubt does not: what was put in between may be lost. */
+/* Does this record do nothing behind a gap? One that ends an in-doubt write does not: a put before it may be lost in the gap. */
 bool replay_hides(const struct store *d, const struct log_record *m);
 
 /* The cached class of this disk is damaged: durably, the next try to open the disk drops it. ERR_CORRUPT, or why that cannot be

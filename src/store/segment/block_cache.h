@@ -1,5 +1,5 @@
 /* block_cache: verified bytes that were read twice, kept in memory and sent without verifying
- * them again (decision D5; docs/decisions/0001-hot-set.md).
+ * them again (decision D5; docs/decisions/0001 says why).
  *
  * One anonymous arena of fixed size; its memory is touched only as it fills. A piece is a whole
  * aligned range of BLOCK_CACHE_PIECE bytes of a body (the last may be shorter). Its key is the
