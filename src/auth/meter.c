@@ -31,7 +31,7 @@ pay(_Atomic uint64_t *until, uint64_t cost, uint64_t now_ns)
     return true;
 }
 
-/* Settles a charge with the actual usage; refunds the difference if that is less. */
+/* Corrects a charge to the actual usage; refunds the difference if that is less. */
 static void
 meter_pay_off(_Atomic uint64_t *until, uint64_t paid, uint64_t used, uint64_t now_ns)
 {

@@ -22,7 +22,7 @@ struct auth_meter {
     char *name; /* owned; the user's */
 };
 enum auth_over { AUTH_WITHIN, AUTH_OVER_REQUESTS, AUTH_OVER_BYTES, AUTH_OVER_PARTS };
-/* The charge of one request, settled at its end. */
+/* The charge of one request, corrected at its end. */
 struct auth_charge {
     struct auth_meter *meter; /* NULL: nothing to be ended */
     struct auth_limits limits;
@@ -33,7 +33,7 @@ struct auth_charge {
 enum auth_over auth_meter_begin(struct auth_meter *m, const struct auth_limits *l,
                                 bool part, uint64_t bytes, uint64_t now_ns,
                                 struct auth_charge *out);
-/* Settles the charge with the actual bytes; idempotent. */
+/* Corrects the charge to the actual bytes; idempotent. */
 void auth_meter_end(struct auth_charge *c, uint64_t bytes, uint64_t now_ns);
 /* Rejections by this limit since the start. */
 uint64_t auth_meter_refused(enum auth_over why);
