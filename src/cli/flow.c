@@ -466,7 +466,7 @@ flow_run(struct flow *f)
     if (f->failed == 0) /* of a listing that was not whole: done in part */
         return f->s->stale ? EXIT_DIFFERS : EXIT_OK_;
     code = cli_exit_of(f->rc);
-    return f->done == 0 &&
+    return f->done + f->unchanged == 0 &&
                    (f->failed == 1 || code == EXIT_UNAVAILABLE || code == EXIT_DENIED)
                ? code
                : EXIT_DIFFERS;

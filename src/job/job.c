@@ -399,6 +399,17 @@ job_cancel(struct job_service *s, struct span id, struct errbuf *eb)
     return call_loop0(&c, job_cancel_call);
 }
 
+/* An ended job is shown as ended before its last record is stored: waits for that. May switch. */
+static void
+await_runner(struct job *j)
+{
+    j->watchers++;
+    while (job_is_ended(j->state) && j->fiber != NULL)
+        if (rt_cond_wait(&j->ended, DEADLINE_NEVER) != ERR_OK)
+            break;
+    j->watchers--;
+}
+
 static void
 job_resume_call(void *arg)
 {
@@ -407,6 +418,7 @@ job_resume_call(void *arg)
 
     if (j == NULL)
         return;
+    await_runner(j);
     if ((j->state != JOB_FAILED && j->state != JOB_CANCELLED) || j->fiber != NULL) {
         c->rc = err_set(c->eb, ERR_BAD_REQUEST,
                         "job %s is %s; only a failed or cancelled job can be resumed",
@@ -437,6 +449,7 @@ job_forget_call(void *arg)
 
     if (j == NULL)
         return;
+    await_runner(j);
     if (!job_is_ended(j->state) || j->fiber != NULL || j->watchers > 0)
         c->rc = err_set(c->eb, ERR_BUSY, "job %s is %s: cancel it first", j->id,
                         job_state_name(j->state));
