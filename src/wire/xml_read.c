@@ -6,6 +6,10 @@
 #include "base/mem.h"
 #include "wire/xml.h"
 
+/* In newer releases of expat, and in Debian's security updates of 2.5.0. Weak: NULL where the library has none. */
+extern XML_Bool XML_SetReparseDeferralEnabled(XML_Parser parser, XML_Bool enabled)
+    __attribute__((weak));
+
 #define SIZE_MAX_USUAL ((size_t)1024 * 1024)
 #define TEXT_MAX_USUAL ((size_t)64 * 1024)
 
@@ -115,6 +119,10 @@ xml_reader_new(const struct xml_handler *h)
     buf_init(&r->text, h->text_max != 0 ? h->text_max : TEXT_MAX_USUAL);
     r->expat = XML_ParserCreate("UTF-8");
     assert(r->expat != NULL); /* memory is out, as in xcalloc() */
+    /* Or an element is reported only when much more has arrived, and the token of a page is known late. The work that the
+     * deferral saves, parsing a long token once for each piece, is bounded by size_max. */
+    if (XML_SetReparseDeferralEnabled != NULL)
+        (void)XML_SetReparseDeferralEnabled(r->expat, XML_FALSE);
     XML_SetUserData(r->expat, r);
     XML_SetElementHandler(r->expat, on_start, xml_reader_on_end);
     XML_SetCharacterDataHandler(r->expat, on_text);
