@@ -7,17 +7,23 @@
 #include "base/mem.h"
 #include "base/num.h"
 
+bool
+post_policy_is_ignored(struct span name)
+{
+    return name.len > 9 && strncasecmp(name.at, "x-ignore-", 9) == 0;
+}
+
 /* Fields that need no condition. */
 static bool
 is_free(struct span name)
 {
-    static const char *const free_names[] = {
-        "policy", "x-amz-signature", "file", "awsaccesskeyid", "signature", "bucket"};
+    static const char *const free_names[] = {"policy", "x-amz-signature", "file",
+                                             "awsaccesskeyid", "signature"};
 
     for (size_t i = 0; i < ARRAY_LEN(free_names); i++)
         if (span_case_is(name, free_names[i]))
             return true;
-    return name.len > 9 && strncasecmp(name.at, "x-ignore-", 9) == 0;
+    return post_policy_is_ignored(name);
 }
 
 static enum err
@@ -35,6 +41,7 @@ policy_unreadable(struct fault *f, const char *why)
 
 struct policy_check {
     struct fields fields;
+    struct span bucket, file_type;
     bool covered[POST_POLICY_CONDITIONS]; /* by place in `fields` */
     struct post_policy *out;
     struct fault *fault;
@@ -73,14 +80,27 @@ each_holds(struct span have, struct span want)
     return true;
 }
 
+/* The value that the server uses for this name; absent: empty. */
+static struct span
+policy_value(const struct policy_check *j, struct span name, size_t at)
+{
+    if (span_case_is(name, "bucket"))
+        return j->bucket;
+    if (at < j->fields.count)
+        return j->fields.at[at].value;
+    return span_case_is(name, "content-type") ? j->file_type : SPAN("");
+}
+
 static enum err
 policy_condition(struct policy_check *j, struct span name, struct span want, bool prefix)
 {
     size_t at = policy_place_of(j, name);
-    struct span have = at < j->fields.count ? j->fields.at[at].value : SPAN("");
+    struct span have = policy_value(j, name, at);
 
     if (at < j->fields.count)
         j->covered[at] = true;
+    if (span_case_is(name, "content-type"))
+        j->out->names_content_type = true;
     if (prefix && span_case_is(name, "content-type") ? !each_holds(have, want)
                                                      : !policy_holds(have, want, prefix))
         return policy_denied(j->fault, "Policy Condition failed: the field ", name);
@@ -174,6 +194,22 @@ policy_conditions(struct policy_check *j, json_t *list)
     return rc;
 }
 
+/* Conditions look at one value of a name, so a form must not have two. */
+static enum err
+policy_check_names(const struct policy_check *j)
+{
+    for (size_t i = 0; i < j->fields.count; i++) {
+        struct span name = j->fields.at[i].name;
+
+        if (span_case_is(name, "bucket"))
+            return policy_denied(
+                j->fault, "the bucket is named by the URL, not by the field ", name);
+        if (!post_policy_is_ignored(name) && policy_place_of(j, name) != i)
+            return policy_denied(j->fault, "field given more than once: ", name);
+    }
+    return ERR_OK;
+}
+
 static enum err
 policy_check_fields(struct policy_check *j, const json_t *doc, int64_t now_s)
 {
@@ -189,7 +225,9 @@ policy_check_fields(struct policy_check *j, const json_t *doc, int64_t now_s)
                                  "expiration is no date as 2026-11-21T15:16:00Z");
     if (until_ms < now_s * 1000)
         return policy_denied(j->fault, "Policy expired.", SPAN(""));
-    rc = policy_conditions(j, json_object_get(doc, "conditions"));
+    rc = policy_check_names(j);
+    if (rc == ERR_OK)
+        rc = policy_conditions(j, json_object_get(doc, "conditions"));
     for (size_t i = 0; i < j->fields.count && rc == ERR_OK; i++)
         if (!j->covered[i] && !is_free(j->fields.at[i].name))
             rc = policy_denied(j->fault, "Extra input fields: ", j->fields.at[i].name);
@@ -197,15 +235,19 @@ policy_check_fields(struct policy_check *j, const json_t *doc, int64_t now_s)
 }
 
 enum err
-post_policy_check(struct span json, struct fields fields, int64_t now_s,
+post_policy_check(struct span json, const struct post_policy_form *form, int64_t now_s,
                   struct post_policy *out, struct fault *f)
 {
-    struct policy_check j = {.fields = fields, .out = out, .fault = f};
+    struct policy_check j = {.fields = form->fields,
+                             .bucket = form->bucket,
+                             .file_type = form->file_type,
+                             .out = out,
+                             .fault = f};
     json_t *doc;
     enum err rc;
 
     *out = (struct post_policy){0};
-    if (fields.count > POST_POLICY_CONDITIONS)
+    if (form->fields.count > POST_POLICY_CONDITIONS)
         return fault_set(f, S3_InvalidRequest, "the form has too many fields");
     doc = json_loadb(json.at, json.len, JSON_REJECT_DUPLICATES, NULL);
     rc = doc != NULL ? policy_check_fields(&j, doc, now_s)

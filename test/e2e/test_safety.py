@@ -383,11 +383,12 @@ def test_anonymous_read(guarded):
 # ---- browsers ----
 
 
-def post_form(url, fields, data, name="a b.txt", origin=None):
-    """(status, headers, body) of a browser's form; redirects are not followed."""
+def post_form(url, fields, data, name="a b.txt", origin=None, type="text/plain"):
+    """(status, headers, body) of a browser's form; redirects are not followed. `fields`: a dict, or a list of pairs."""
     mark = uuid.uuid4().hex
-    parts = [f'--{mark}\r\nContent-Disposition: form-data; name="{k}"\r\n\r\n{v}\r\n'.encode() for k, v in fields.items()]
-    parts.append(f'--{mark}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\nContent-Type: text/plain\r\n\r\n'.encode() + data + f"\r\n--{mark}--\r\n".encode())
+    pairs = fields.items() if isinstance(fields, dict) else fields
+    parts = [f'--{mark}\r\nContent-Disposition: form-data; name="{k}"\r\n\r\n{v}\r\n'.encode() for k, v in pairs]
+    parts.append(f'--{mark}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\nContent-Type: {type}\r\n\r\n'.encode() + data + f"\r\n--{mark}--\r\n".encode())
     request = urllib.request.Request(url, data=b"".join(parts), headers={"Content-Type": f"multipart/form-data; boundary={mark}", **({"Origin": origin} if origin else {})})
 
     class Stay(urllib.request.HTTPRedirectHandler):
@@ -414,7 +415,7 @@ def test_browser_upload(guarded):
     assert status == 201 and b"<Key>up/a b.txt</Key>" in answer and headers["Location"].endswith("/forms/up/a%20b.txt")
     assert headers["x-amz-checksum-crc64nvme"] and headers["x-amz-checksum-type"] == "FULL_OBJECT"
     stored = s3.get_object(Bucket="forms", Key="up/a b.txt")
-    assert stored["Body"].read() == body and stored["Metadata"] == {"who": "me"} and stored["ContentType"] == "text/plain"
+    assert stored["Body"].read() == body and stored["Metadata"] == {"who": "me"} and stored["ContentType"] == "binary/octet-stream"
     for change, data, code in (
         ({}, b"", b"EntityTooSmall"),
         ({}, b"x" * 1_000_001, b"EntityTooLarge"),
@@ -434,6 +435,32 @@ def test_browser_upload(guarded):
     late = s3.generate_presigned_post("forms", "late", ExpiresIn=-1)
     assert b"Policy expired" in post_form(late["url"], late["fields"], b"1")[2]
     assert [o["Key"] for o in s3.list_objects_v2(Bucket="forms")["Contents"]] == ["r", "up/a b.txt"]
+
+
+def test_a_form_says_each_thing_once(guarded):
+    """S3: the policy applies to what the server uses, whichever of two fields that is."""
+    s3 = boto(guarded.endpoint, guarded.keys())
+    for bucket in ("form-mine", "form-other"):
+        s3.create_bucket(Bucket=bucket)
+    fields = {"Content-Type": "image/png", "acl": "private", "success_action_status": "201", "success_action_redirect": "", "x-amz-meta-a": "1"}
+    allowed = s3.generate_presigned_post("form-mine", "up/k", Fields=fields, Conditions=[{k: v} for k, v in fields.items()])
+    pairs = list(allowed["fields"].items())
+    assert post_form(allowed["url"], pairs, b"1")[0] == 201
+    for name, second in [("bucket", "form-mine"), *pairs]:
+        for spelled in (name, name.upper()):
+            for value in (second, "form-other", "text/html"):
+                for order in ([*pairs, (spelled, value)], [(spelled, value), *pairs]):
+                    for bucket in ("form-mine", "form-other"):
+                        if name == "bucket" and value == bucket == "form-mine":
+                            continue  # a field that repeats the URL, once
+                        status, _, answer = post_form(f"{guarded.endpoint}/{bucket}", order, b"2")
+                        assert status in (400, 403), (order, bucket, answer)
+    assert s3.get_object(Bucket="form-mine", Key="up/k")["Body"].read() == b"1" and s3.list_objects_v2(Bucket="form-other")["KeyCount"] == 0
+    # The type of the file's own part is stored where the policy speaks of it, and must match it.
+    typed = s3.generate_presigned_post("form-mine", "typed", Conditions=[["starts-with", "$Content-Type", "image/"]])
+    assert post_form(typed["url"], typed["fields"], b"1", type="text/html")[0] == 403
+    assert post_form(typed["url"], typed["fields"], b"1", type="image/png")[0] == 204
+    assert s3.head_object(Bucket="form-mine", Key="typed")["ContentType"] == "image/png"
 
 
 def test_cors(guarded):

@@ -54,11 +54,11 @@ read_form(const char *body, size_t len, size_t step)
 static void
 policy(const char *at, size_t len)
 {
-    struct field fields[] = {{SPAN("key"), SPAN("k")}, {SPAN("bucket"), SPAN("b")}};
+    struct field fields[] = {{SPAN("key"), SPAN("k")}};
+    struct post_policy_form form = {{fields, 1}, SPAN("b"), SPAN("text/plain")};
     struct post_policy p;
     struct fault f = {0};
-    enum err rc = post_policy_check((struct span){at, len}, (struct fields){fields, 2},
-                                    1795262400, &p, &f);
+    enum err rc = post_policy_check((struct span){at, len}, &form, 1795262400, &p, &f);
 
     assert(rc == ERR_OK || f.code == S3_AccessDenied ||
            f.code == S3_InvalidPolicyDocument);

@@ -21,12 +21,12 @@ struct upload {
     struct iobuf *buf; /* owned */
     struct span in;    /* received, not yet used */
     bool ended;
-    struct field
-        fields[FIELDS_MAX + 1]; /* names in lower case; the last is for `bucket` */
+    struct field fields[FIELDS_MAX]; /* names in lower case, each once; never `bucket` */
     size_t count;
     size_t field_bytes;
     struct span filename, file_type;
     struct span key;
+    bool names_bucket, with_policy;
     struct post_policy policy;
     struct checksum_value sum; /* what a field promises; CHECKSUM_NONE: nothing */
     struct object_put *put;    /* owned */
@@ -83,12 +83,42 @@ lower(struct arena *a, struct span s)
     return (struct span){p, s.len};
 }
 
+/* Keeps a field whose value was read. Readers differ in which of two equal names they use, so a name that means
+ * something is accepted once only. `bucket` may only repeat the URL. */
+static enum err
+form_add_field(struct upload *u, const struct field *f)
+{
+    struct request *q = u->q;
+
+    u->field_bytes += f->name.len + f->value.len;
+    if (u->field_bytes >= FIELD_BYTES_MAX)
+        return fault_set(&q->fault, S3_MaxPostPreDataLengthExceededError, NULL);
+    if (form_field(u, f->name.at).at != NULL && !post_policy_is_ignored(f->name))
+        return fault_argument(&q->fault, f->name.at, f->value,
+                              "POST takes the field '%.*s' once, the form has it twice",
+                              (int)MIN(f->name.len, 100), f->name.at);
+    if (span_is(f->name, "bucket")) {
+        if (u->names_bucket)
+            return fault_argument(
+                &q->fault, "bucket", f->value,
+                "POST takes the field 'bucket' once, the form has it twice");
+        u->names_bucket = true;
+        return span_eq(f->value, q->name.bucket)
+                   ? ERR_OK
+                   : fault_argument(
+                         &q->fault, "bucket", f->value,
+                         "The field 'bucket' names another bucket than the URL");
+    }
+    u->fields[u->count++] = *f;
+    return ERR_OK;
+}
+
 /* The whole value of a field. */
 static enum err
 parse_field(struct upload *u)
 {
     struct request *q = u->q;
-    struct field *f = &u->fields[u->count];
+    struct field f;
     enum form_event event = FORM_DATA;
     struct span piece;
     struct buf value;
@@ -97,7 +127,7 @@ parse_field(struct upload *u)
     if (u->count == FIELDS_MAX)
         return fault_set(&q->fault, S3_InvalidRequest,
                          "A form has at most %u fields before its file", FIELDS_MAX);
-    f->name = lower(request_work(q), u->form.name);
+    f.name = lower(request_work(q), u->form.name);
     buf_init(&value, FIELD_BYTES_MAX - u->field_bytes);
     while (rc == ERR_OK && event != FORM_PART_END) {
         rc = next(u, &event, &piece);
@@ -109,11 +139,8 @@ parse_field(struct upload *u)
             rc = fault_set(&q->fault, S3_MaxPostPreDataLengthExceededError, NULL);
     }
     if (rc == ERR_OK) {
-        f->value = arena_span(request_work(q), buf_span(&value));
-        u->field_bytes += f->name.len + f->value.len;
-        u->count++;
-        if (u->field_bytes >= FIELD_BYTES_MAX)
-            rc = fault_set(&q->fault, S3_MaxPostPreDataLengthExceededError, NULL);
+        f.value = arena_span(request_work(q), buf_span(&value));
+        rc = form_add_field(u, &f);
     }
     buf_fini(&value);
     return rc;
@@ -273,11 +300,12 @@ check_policy(struct upload *u)
     if (len < 0)
         return fault_set(&q->fault, S3_InvalidPolicyDocument,
                          "Invalid Policy: it is not base64");
-    u->fields[u->count] = (struct field){SPAN("bucket"), q->name.bucket};
+    u->with_policy = true;
     /* ${filename} is compared as it was written: the policy's author knew the form, not the file. */
-    return post_policy_check((struct span){json, (size_t)len},
-                             (struct fields){u->fields, u->count + 1}, now_s, &u->policy,
-                             &q->fault);
+    return post_policy_check(
+        (struct span){json, (size_t)len},
+        &(struct post_policy_form){{u->fields, u->count}, q->name.bucket, u->file_type},
+        now_s, &u->policy, &q->fault);
 }
 
 /* Fields that would change what is stored or who may read it, not built: refused by name. */
@@ -345,7 +373,8 @@ form_meta_of(struct upload *u, struct object_meta *out)
         as_headers[n++] = u->fields[i];
         typed = typed || span_is(u->fields[i].name, "content-type");
     }
-    if (!typed && u->file_type.len > 0)
+    if (!typed && u->file_type.len > 0 &&
+        (!u->with_policy || u->policy.names_content_type))
         as_headers[n++] = (struct field){SPAN("content-type"), u->file_type};
     return s3_meta_from_fields(q, (struct fields){as_headers, n}, out);
 }

@@ -215,17 +215,18 @@ test_policies(void)
     const struct field fields[] = {
         {SPAN("key"), SPAN("u/k")},       {SPAN("acl"), SPAN("private")},
         {SPAN("policy"), SPAN("…")},      {SPAN("x-amz-signature"), SPAN("…")},
-        {SPAN("x-ignore-me"), SPAN("1")}, {SPAN("bucket"), SPAN("b")},
+        {SPAN("x-ignore-me"), SPAN("1")},
     };
+    const struct post_policy_form form = {
+        {fields, ARRAY_LEN(fields)}, SPAN("b"), {NULL, 0}};
     int64_t noon_ms;
 
     REQUIRE(date_iso_parse(SPAN("2026-11-21T11:59:59Z"), &noon_ms) == ERR_OK);
     for (size_t i = 0; i < ARRAY_LEN(policies); i++) {
         struct fault f = {0};
         struct post_policy p;
-        enum err rc = post_policy_check(span_of(policies[i].policy),
-                                        (struct fields){fields, ARRAY_LEN(fields)},
-                                        noon_ms / 1000, &p, &f);
+        enum err rc =
+            post_policy_check(span_of(policies[i].policy), &form, noon_ms / 1000, &p, &f);
 
         CHECK((rc == ERR_OK) == (policies[i].code == S3_OK));
         if (rc != ERR_OK) {
@@ -237,6 +238,110 @@ test_policies(void)
     }
 }
 
+#define ANY(name) "[\"starts-with\",\"$" name "\",\"\"]"
+
+/* A policy that covers every name below, and a second field of that name in any case: what is checked is what is used. */
+static void
+test_a_name_is_given_once(void)
+{
+    static const char policy[] =
+        "{" UNTIL
+        "\"conditions\":[" ANY("key") "," ANY("content-type") "," ANY("acl") "," ANY(
+            "suc"
+            "ces"
+            "s_"
+            "act"
+            "ion"
+            "_st"
+            "atu"
+            "s") "," ANY("success_action_redirect") "," ANY("x-amz-date") "," ANY("x-amz-"
+                                                                                  "meta-"
+                                                                                  "a") "]"
+                                                                                       "}";
+    static const char *const names[][2] = {
+        {"key", "KEY"},
+        {"content-type", "Content-Type"},
+        {"acl", "Acl"},
+        {"success_action_status", "SUCCESS_action_status"},
+        {"success_action_redirect", "success_action_redirect"},
+        {"x-amz-date", "X-Amz-Date"},
+        {"x-amz-meta-a", "x-amz-META-a"},
+        {"policy", "Policy"},
+        {"x-amz-signature", "X-Amz-Signature"},
+    };
+    int64_t noon_ms;
+
+    REQUIRE(date_iso_parse(SPAN("2026-11-21T11:59:59Z"), &noon_ms) == ERR_OK);
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        struct field fields[] = {{span_of(names[i][0]), SPAN("a")},
+                                 {SPAN("x-ignore-1"), SPAN("1")},
+                                 {SPAN("x-ignore-1"), SPAN("2")},
+                                 {span_of(names[i][1]), SPAN("b")}};
+        struct post_policy_form form = {{fields, 3}, SPAN("b"), {NULL, 0}};
+        struct fault f = {0};
+        struct post_policy p;
+
+        CHECK(post_policy_check(SPAN(policy), &form, noon_ms / 1000, &p, &f) == ERR_OK);
+        form.fields.count = 4;
+        CHECK(post_policy_check(SPAN(policy), &form, noon_ms / 1000, &p, &f) ==
+              ERR_DENIED);
+        CHECK_SAYS(f.message, "more than once");
+    }
+}
+
+/* Conditions apply to the bucket of the URL, and the type of the file's own part where no field says one. */
+static void
+test_what_the_form_does_not_say(void)
+{
+    static const struct {
+        const char *conditions, *bucket_field, *type_field, *file_type,
+            *says; /* says NULL: allowed */
+    } rows[] = {
+        {"{\"bucket\":\"b\"}", NULL, NULL, NULL, NULL},
+        {"{\"bucket\":\"other\"}", NULL, NULL, NULL, "the field bucket"},
+        {"{\"bucket\":\"other\"}", "other", NULL, NULL, "named by the URL"},
+        {"{\"bucket\":\"b\"}", "b", NULL, NULL, "named by the URL"},
+        {"{\"Content-Type\":\"image/png\"}", NULL, NULL, "image/png", NULL},
+        {"{\"Content-Type\":\"image/png\"}", NULL, NULL, "text/html", "Content-Type"},
+        {"{\"Content-Type\":\"image/png\"}", NULL, NULL, NULL, "Content-Type"},
+        {"{\"Content-Type\":\"image/png\"}", NULL, "image/png", "text/html", NULL},
+        {"{\"Content-Type\":\"image/png\"}", NULL, "text/html", "image/png",
+         "Content-Type"},
+        {"{\"bucket\":\"b\"}", NULL, NULL, "text/html",
+         NULL}, /* ... and it is not stored */
+        {"{\"bucket\":\"b\"}", NULL, "text/html", NULL,
+         "Extra input fields: content-type"},
+    };
+    int64_t noon_ms;
+
+    REQUIRE(date_iso_parse(SPAN("2026-11-21T11:59:59Z"), &noon_ms) == ERR_OK);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct field fields[2];
+        struct post_policy_form form = {{fields, 0}, SPAN("b"), {NULL, 0}};
+        struct fault f = {0};
+        struct post_policy p;
+        struct buf policy;
+
+        if (rows[i].bucket_field != NULL)
+            fields[form.fields.count++] =
+                (struct field){SPAN("bucket"), span_of(rows[i].bucket_field)};
+        if (rows[i].type_field != NULL)
+            fields[form.fields.count++] =
+                (struct field){SPAN("content-type"), span_of(rows[i].type_field)};
+        if (rows[i].file_type != NULL)
+            form.file_type = span_of(rows[i].file_type);
+        buf_init(&policy, 4096);
+        buf_printf(&policy, "{" UNTIL "\"conditions\":[%s]}", rows[i].conditions);
+        CHECK((post_policy_check(buf_span(&policy), &form, noon_ms / 1000, &p, &f) ==
+               ERR_OK) == (rows[i].says == NULL));
+        if (rows[i].says != NULL)
+            CHECK_SAYS(f.message, rows[i].says);
+        else
+            CHECK(p.names_content_type == (strstr(rows[i].conditions, "Type") != NULL));
+        buf_fini(&policy);
+    }
+}
+
 int
 main(int argc, char **argv)
 {
@@ -245,5 +350,7 @@ main(int argc, char **argv)
     RUN(test_forms_at_every_split);
     RUN(test_limits_of_forms);
     RUN(test_policies);
+    RUN(test_a_name_is_given_once);
+    RUN(test_what_the_form_does_not_say);
     return check_done();
 }
