@@ -325,7 +325,8 @@ enum err object_version_list(struct object_service *s, const struct map_bucket *
                              const struct object_version_list *o, struct arena *a,
                              struct object_version_page *out,
                              struct errbuf *eb) MUST_CHECK;
-/* Closes a bucket before it is removed: no write is accepted any more (ERR_BUSY). ERR_OK: it is empty and closed.
+/* Closes a bucket before it is removed: no write is accepted any more (ERR_BUSY). ERR_OK: it has no objects and is closed; its uploads
+ * in progress are aborted.
  * When it is not removed after all, call object_bucket_reopen(). ERR_NOT_EMPTY; ERR_BUSY: another removal is in
  * flight. Attached buckets can always be removed: their remote is not changed. */
 enum err object_bucket_close(struct object_service *s, const struct map_bucket *b,

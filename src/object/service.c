@@ -1,3 +1,4 @@
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/log.h"
@@ -96,6 +97,33 @@ must_be_empty(struct object_service *s, const struct map_bucket *b, struct errbu
                : rc;
 }
 
+/* The uploads of a closed bucket cannot be completed any more. They are removed with it, as AWS does. */
+static enum err
+abort_all_uploads(struct object_service *s, const struct map_bucket *b, struct errbuf *eb)
+{
+    struct arena *a = arena_new(KIB(16), MIB(1));
+    struct store_upload *found;
+    uint32_t count = 0;
+    bool more = true;
+    enum err rc = ERR_OK;
+
+    while (rc == ERR_OK && more) {
+        arena_reset(a);
+        rc = disks_upload_list(s->options.disks, b->id, b->copies, SPAN(""), NULL, 64, a,
+                               &found, &count, &more, eb);
+        for (uint32_t i = 0; i < count && rc == ERR_OK; i++) {
+            struct disks_key k = object_disk_key(b, found[i].key);
+
+            rc = disks_upload_abort(s->options.disks, &k, &found[i].id, eb);
+            if (rc == ERR_NO_UPLOAD)
+                rc = ERR_OK;
+        }
+        assert(count > 0 || !more);
+    }
+    arena_free(&a);
+    return rc;
+}
+
 /* The map says it to all nodes, durably; the disks then wait for the writes in flight. */
 static enum err
 close_and_check(struct object_service *s, const struct map_bucket *b, struct errbuf *eb)
@@ -107,6 +135,8 @@ close_and_check(struct object_service *s, const struct map_bucket *b, struct err
     rc = map_bucket_set_closing(s->options.map, b, true, eb);
     if (rc == ERR_OK)
         rc = must_be_empty(s, b, eb);
+    if (rc == ERR_OK)
+        rc = abort_all_uploads(s, b, eb);
     if (rc != ERR_OK)
         object_bucket_reopen(s, b);
     return rc;

@@ -96,7 +96,7 @@ enum err store_list_any(struct store *d, uint64_t bucket, struct span after,
                         struct errbuf *eb) MUST_CHECK;
 
 /* ---- the rest ---- */
-/* Finds out whether the bucket is empty: no object and no upload. */
+/* Finds out whether the bucket is empty: no object, version or delete marker. Uploads in progress do not count. */
 enum err store_bucket_empty(struct store *d, uint64_t bucket, bool *empty,
                             struct errbuf *eb) MUST_CHECK;
 /* Writes a bucket record to the log (decision D6). */

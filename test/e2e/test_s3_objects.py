@@ -287,6 +287,23 @@ def test_upload_part_copy(s3, bucket):
 # ---- reading ----
 
 
+def test_a_bucket_goes_with_its_uploads_in_progress(s3):
+    """Without objects a bucket can be deleted, as with AWS; one of the same name later has none of its uploads."""
+    s3.create_bucket(Bucket="half-done")
+    begun = [s3.create_multipart_upload(Bucket="half-done", Key=f"k{n}")["UploadId"] for n in range(70)]
+    s3.upload_part(Bucket="half-done", Key="k0", UploadId=begun[0], PartNumber=1, Body=b"x" * (5 << 20))
+    s3.put_object(Bucket="half-done", Key="k", Body=b"1")
+    assert error_of(s3.delete_bucket, Bucket="half-done") == (409, "BucketNotEmpty")
+    assert len(s3.list_multipart_uploads(Bucket="half-done")["Uploads"]) == 70  # a refused removal aborts nothing
+    s3.delete_object(Bucket="half-done", Key="k")
+    s3.delete_bucket(Bucket="half-done")
+    assert error_of(s3.upload_part, Bucket="half-done", Key="k0", UploadId=begun[0], PartNumber=2, Body=b"x") == (404, "NoSuchBucket")
+    s3.create_bucket(Bucket="half-done")
+    assert "Uploads" not in s3.list_multipart_uploads(Bucket="half-done")
+    assert error_of(s3.list_parts, Bucket="half-done", Key="k0", UploadId=begun[0]) == (404, "NoSuchUpload")
+    s3.delete_bucket(Bucket="half-done")
+
+
 def test_part_numbers(s3, bucket):
     parts = [random.Random(n).randbytes(5 * MIB + n) for n in range(2)] + [b"end"]
     upload, done = upload_parts(s3, bucket, "k", parts)

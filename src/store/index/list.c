@@ -568,7 +568,6 @@ list_bucket_empty(struct memtable *t, struct index *x, uint64_t bucket, bool *em
                   struct errbuf *eb)
 {
     struct arena *a = arena_new(KIB(4), KIB(64));
-    struct store_upload *uploads;
     struct store_version *objects;
     uint32_t count = 0;
     bool more;
@@ -576,9 +575,6 @@ list_bucket_empty(struct memtable *t, struct index *x, uint64_t bucket, bool *em
     enum err rc = list_versions(t, x, bucket, SPAN(""), true, NULL, 1, a, &objects,
                                 &count, &more, eb);
 
-    if (rc == ERR_OK && count == 0)
-        rc = list_uploads(t, x, bucket, LIST_UPLOADS, SPAN(""), NULL, 1, a, &uploads,
-                          &count, &more, eb);
     *empty = count == 0;
     arena_free(&a);
     return rc;

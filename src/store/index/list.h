@@ -76,6 +76,6 @@ enum err list_each_part(struct memtable *t, struct index *x, const struct upload
                         uint32_t page, list_part_fn *fn, void *arg,
                         struct errbuf *eb) MUST_CHECK;
 
-/* Neither an object nor an upload in it? */
+/* No object, version or delete marker in it? Uploads in progress do not count: the removal of a bucket aborts them. */
 enum err list_bucket_empty(struct memtable *t, struct index *x, uint64_t bucket,
                            bool *empty, struct errbuf *eb) MUST_CHECK;
