@@ -13,6 +13,7 @@
     X(LOCK_START, "rt.start")                                                            \
     X(LOCK_WORKERS, "rt.workers")                                                        \
     X(LOCK_KEYS, "disks.keys")                                                           \
+    X(LOCK_SHARDS, "shard.indexes")                                                      \
     X(LOCK_COLLECTORS, "metrics.collectors")                                             \
     X(LOCK_HEALTH, "store.health")                                                       \
     X(LOCK_SPACE, "store.space")                                                         \
