@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/metrics.h"
 #include "object/fetch.h"
 #include "object/revalidate.h"
 #include "object/tier.h"
@@ -177,7 +178,12 @@ begin_direct(struct chunk_reader *r, struct errbuf *eb)
         chunks_outdated(r->s, r->bucket, r->chunk.key, of);
         return err_set(eb, ERR_NOT_FOUND, "the object was replaced at the backend");
     }
+    if (rc == ERR_OK && from.body_length != r->stop - r->at)
+        return err_set(eb, ERR_BACKEND, "the backend sends %llu bytes of a range of %llu",
+                       (unsigned long long)from.body_length,
+                       (unsigned long long)(r->stop - r->at));
     if (rc == ERR_OK) {
+        metric_add(M_UNVERIFIED, 0, 1);
         r->from = FROM_REMOTE;
         r->source = OBJECT_BYPASS;
     }

@@ -7,8 +7,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/metrics.h"
-#include "object/hasher.h"
 #include "object/in_doubt.h"
+#include "object/proof.h"
 #include "object/revalidate.h"
 #include "object/tier.h"
 #include "rt/file.h"
@@ -343,6 +343,7 @@ fetch_begin(struct fetch *f, struct cloud_get **get, struct s3_object_info *from
     if (rc != ERR_OK)
         return rc;
     f->info.size = from->size;
+    f->info.etag_is_md5 = proof_etag_is_md5(&f->info.meta, from);
     f->info.mtime_ms = from->mtime_ms;
     f->etag = from->etag;
     f->info.stale = from->stale;
@@ -355,78 +356,6 @@ fetch_begin(struct fetch *f, struct cloud_get **get, struct s3_object_info *from
     if (!fetch_admit(f, large ? f->s->options.chunk_bytes : from->size))
         return ERR_OK;
     return large ? keep_as_chunks(f) : fetch_begin_writer(f);
-}
-
-/* What verifies the bytes once they are all here (promise I6). */
-struct proof {
-    bool is_md5; /* the ETag is an MD5 */
-    struct hash_stream md5;
-    struct checksum sum; /* FULL_OBJECT, from the backend */
-};
-
-static void
-proof_begin(struct proof *p, const struct fetch *f, const struct s3_object_info *from)
-{
-    const struct object_meta *m = &f->info.meta;
-
-    *p = (struct proof){0};
-    checksum_init(&p->sum, (enum checksum_kind)m->checksum_algorithm);
-    p->is_md5 = f->chunk == NULL && m->checksum_algorithm == 0 && m->etag_text.len == 0 &&
-                m->parts == 0 && from->sse_kms.len == 0 &&
-                (from->sse.len == 0 || span_is(from->sse, "AES256"));
-    if (p->is_md5)
-        hash_stream_begin(f->s, &p->md5);
-    if (!p->is_md5 && m->checksum_algorithm == 0)
-        metric_add(M_UNVERIFIED, 0, 1);
-}
-
-/* The bytes stay borrowed while proof_lags(). May switch. */
-static void
-proof_add(struct proof *p, struct fetch *f, const void *data, size_t len)
-{
-    checksum_add(&p->sum, data, len);
-    if (p->is_md5)
-        hash_stream_add(f->s, &p->md5, data, len);
-}
-
-static bool
-proof_lags(const struct proof *p)
-{
-    return p->is_md5 && p->md5.len > 0;
-}
-
-static enum err
-proof_end(struct proof *p, struct fetch *f)
-{
-    const struct object_meta *m = &f->info.meta;
-    struct checksum_value got;
-    bool wrong = false;
-
-    assert(f->landed == f->info.size);
-    unsigned char md5[16];
-
-    checksum_end(&p->sum, &got);
-    if (m->checksum_algorithm != 0)
-        wrong = memcmp(got.bytes, m->checksum.at, m->checksum.len) != 0;
-    if (p->is_md5) {
-        assert(!proof_lags(p));
-        md5_end(&p->md5.md5, md5);
-        wrong = wrong || memcmp(md5, m->md5, sizeof m->md5) != 0;
-    }
-    if (!wrong)
-        return ERR_OK;
-    metric_add(M_CHECKSUM_FAILURES, 1, 1);
-    return err_set(
-        &f->eb, ERR_BACKEND,
-        "the backend's bytes of \"%.*s\" do not match its checksum: nothing was kept",
-        SPAN_ARG(f->key));
-}
-
-static void
-proof_fini(struct proof *p)
-{
-    checksum_fini(&p->sum);
-    hash_stream_end(&p->md5);
 }
 
 /* Readers get the first piece before it is written; the writer may still be opening. */
@@ -494,7 +423,7 @@ fetch_transfer(struct fetch *f, struct cloud_get *get, struct proof *proof)
         return err_set(&f->eb, rc, "no buffer is free");
     for (;;) {
         if (buf->room - fill < PIECE_LEAST)
-            hash_stream_drain(f->s, &proof->md5, false);
+            proof_drain(proof);
         if (!proof_lags(proof))
             fill = 0;
         rc = cloud_get_read(get, buf->at + fill, MIN(buf->room - fill, TRANSFER_BYTES),
@@ -512,7 +441,7 @@ fetch_transfer(struct fetch *f, struct cloud_get *get, struct proof *proof)
         fetch_check(f);
         pass_point(f, POINT_FETCH_LANDED, POINT_CHUNK_LANDED);
         rt_yield(); /* readers get it before it is hashed: only the end waits for the checksum */
-        proof_add(proof, f, buf->at + fill, n);
+        proof_add(proof, buf->at + fill, n);
         fill += (uint32_t)n;
         keep_pace(f, n);
     }
@@ -520,9 +449,9 @@ fetch_transfer(struct fetch *f, struct cloud_get *get, struct proof *proof)
         rc = err_set(&f->eb, ERR_BACKEND, "the backend sent %llu of %llu bytes",
                      (unsigned long long)f->landed, (unsigned long long)f->info.size);
     if (rc == ERR_OK)
-        hash_stream_drain(f->s, &proof->md5, false);
+        proof_drain(proof);
     else
-        hash_stream_end(&proof->md5); /* the lagging bytes are in this buffer */
+        proof_fini(proof); /* the lagging bytes are in this buffer */
     iobuf_drop(&buf);
     return rc;
 }
@@ -658,10 +587,12 @@ fetch_run(void *arg)
         pass_point(f, POINT_FETCH_BEGUN, POINT_CHUNK_BEGUN);
         if (f->pace != NULL && get != NULL)
             cloud_get_background(get, &f->urgent);
-        proof_begin(&proof, f, from);
+        if (!proof_is_possible(&f->info))
+            metric_add(M_UNVERIFIED, 0, 1);
+        proof_begin(&proof, f->s, &f->info);
         rc = fetch_transfer(f, get, &proof);
         if (rc == ERR_OK)
-            rc = proof_end(&proof, f);
+            rc = proof_end(&proof, f->key, &f->eb);
         if (rc == ERR_OK)
             pass_point(f, POINT_FETCH_PROVED, POINT_CHUNK_PROVED);
         /* Its readers may have all of it by now: an orderly shutdown still keeps it. */

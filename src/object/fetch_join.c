@@ -13,6 +13,7 @@ struct fetch_reader {
     unsigned owner;
     bool keep;
     bool under_way;            /* the reader has had its first bytes */
+    uint64_t hold_from;        /* bytes from here on wait until the fetch is proved */
     enum object_source source; /* as it was at the join */
     struct cloud_get *
         relay; /* owned, used on `owner` only: the answer of a fetch that cannot be kept, read in order */
@@ -173,6 +174,7 @@ fetch_join(struct object_service *s, const struct map_bucket *b, struct span key
 
     *out = NULL;
     memset(info, 0, sizeof *info);
+    g->hold_from = UINT64_MAX;
     g->owner = key_owner_loop(b, key);
     rc = key_run_on_owner(g->owner, join_on_owner, &j);
     if (rc != ERR_OK)
@@ -207,6 +209,7 @@ fetch_join_chunk_begin(struct object_service *s, const struct map_bucket *b,
     assert(chunk->of.chunk_bytes > 0);
     assert(chunk->number < chunk_count(&chunk->of));
     *out = NULL;
+    g->hold_from = UINT64_MAX;
     j.key = (struct span){name, chunk_name(&chunk->of, chunk->key, chunk->number, name)};
     g->owner = key_owner_loop(b, chunk->key);
     rc = key_run_on_owner(g->owner, enter_on_owner, &j);
@@ -255,6 +258,7 @@ fetch_join_chunk_await(struct fetch_reader *g, enum object_source *source,
 struct ask {
     struct fetch_reader *get;
     uint64_t landed;
+    bool proved;
     struct arena *arena;
     struct span etag;
 };
@@ -266,6 +270,7 @@ query_on_owner(void *arg)
 
     assert(rt_loop_index() == q->get->owner);
     q->landed = fetch_visible(q->get->fetch);
+    q->proved = q->get->fetch->proved || q->get->fetch->state == FETCH_KEPT;
     if (q->arena != NULL)
         q->etag = arena_span(q->arena, q->get->fetch->etag);
     if (q->get->keep)
@@ -273,11 +278,29 @@ query_on_owner(void *arg)
 }
 
 uint64_t
-fetch_reader_landed(struct fetch_reader *g)
+fetch_reader_landed(struct fetch_reader *g, bool *proved)
 {
     struct ask q = {.get = g};
+    bool asked = key_run_on_owner(g->owner, query_on_owner, &q) == ERR_OK;
 
-    return key_run_on_owner(g->owner, query_on_owner, &q) == ERR_OK ? q.landed : 0;
+    *proved = asked && q.proved;
+    return asked ? q.landed : 0;
+}
+
+void
+fetch_reader_hold(struct fetch_reader *g, uint64_t offset)
+{
+    assert(g->relay == NULL);
+    g->hold_from = offset;
+}
+
+/* The number of bytes that this reader may see now. */
+static uint64_t
+reader_visible(const struct fetch_reader *g, const struct fetch *f)
+{
+    uint64_t visible = fetch_visible(f);
+
+    return f->proved || f->state == FETCH_KEPT ? visible : MIN(visible, g->hold_from);
 }
 
 bool
@@ -299,8 +322,10 @@ fetch_reader_is_relay(const struct fetch_reader *g)
 void
 fetch_reader_keep(struct fetch_reader *g)
 {
+    bool proved;
+
     g->keep = true;
-    (void)fetch_reader_landed(g);
+    (void)fetch_reader_landed(g, &proved);
 }
 
 struct read {
@@ -329,7 +354,8 @@ read_on_owner(void *arg)
             r->rc = err_set(r->eb, ERR_BACKEND, "the backend's answer ended early");
         return;
     }
-    while (f->state == FETCH_STREAMING && (f->sealed || fetch_visible(f) <= r->offset)) {
+    while (f->state == FETCH_STREAMING &&
+           (f->sealed || reader_visible(r->get, f) <= r->offset)) {
         r->rc = rt_cond_wait(&f->moved, DEADLINE_NEVER);
         if (r->rc != ERR_OK) {
             err_set(r->eb, r->rc, "the wait for the backend was cancelled");
@@ -347,19 +373,20 @@ read_on_owner(void *arg)
         return;
     }
     if (r->buf == NULL) {
-        r->n = MIN(r->len, fetch_visible(f) - r->offset);
+        r->n = MIN(r->len, reader_visible(r->get, f) - r->offset);
         return;
     }
     if (f->first_piece != NULL) {
-        r->n = MIN(r->len, fetch_visible(f) - r->offset);
+        r->n = MIN(r->len, reader_visible(r->get, f) - r->offset);
         memcpy(r->buf, f->first_piece + r->offset, r->n);
         return;
     }
     assert(f->writer != NULL);
-    assert(r->offset < fetch_visible(f));
+    assert(r->offset < reader_visible(r->get, f));
     f->peeking++;
     r->rc = disks_write_peek(f->writer, r->offset, r->buf,
-                             MIN(r->len, fetch_visible(f) - r->offset), &r->n, r->eb);
+                             MIN(r->len, reader_visible(r->get, f) - r->offset), &r->n,
+                             r->eb);
     f->peeking--;
     rt_cond_broadcast(&f->moved);
     if (r->rc == ERR_OK && r->n == 0)

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/metrics.h"
 #include "object/chunk_read.h"
+#include "object/proof.h"
 #include "object/readahead.h"
 #include "object/revalidate.h"
 #include "object/tier.h"
@@ -28,6 +29,12 @@ struct object_get {
     struct arena *arena;         /* borrowed */
     struct span etag;            /* DIRECT: the version that the reader was promised */
     struct iobuf *buf;           /* FETCHED, DIRECT */
+    struct object_info *told; /* FETCHED, DIRECT: what the backend says; in the arena */
+    struct proof *
+        proof; /* the bytes of a remote are compared as this reader gets them; in the arena */
+    bool
+        whole_first; /* a range of a small object: all of it is read to `buf` and proved */
+    const char *unverified; /* why they are not compared; NULL: they are */
     uint64_t size;
     uint64_t at, left; /* of the range */
     bool chosen;
@@ -143,6 +150,7 @@ direct_begin(struct object_get *g, struct object_info *info, struct errbuf *eb)
     etag_of(info->meta.md5, info->meta.parts, info->meta.etag_text, info->etag);
     info->source = OBJECT_BYPASS;
     info->stale = from.stale;
+    info->etag_is_md5 = proof_etag_is_md5(&info->meta, &from);
     g->kind = DIRECT;
     g->etag = from.etag;
     return ERR_OK;
@@ -233,6 +241,10 @@ get_begin(struct object_service *s, const struct map_bucket *b, struct span key,
         return rc;
     }
     g->size = info->size;
+    if (g->kind == FETCHED || g->kind == DIRECT) {
+        g->told = arena_alloc(a, sizeof *g->told);
+        *g->told = *info;
+    }
     take_chunks(g, info);
     if (g->kind == CHUNKED && !prefetch)
         tier_read(s, b, key, &g->entry);
@@ -328,8 +340,9 @@ object_parts(struct object_get *g, struct arena *a, struct object_part_place **o
 }
 
 /* Bytes far ahead of the fetch get a request of their own, so that reading a footer does not wait for the whole
- * file. */
+ * file. Of an object that is small enough to wait for, a range is proved with the whole. */
 #define DIRECT_DISTANCE_MAX MIB(1)
+#define RANGE_PROOF_MAX     MIB(8)
 
 /* `begun`: the reader has bytes of this version already. Otherwise an answer without ETag is accepted, which some
  * remotes give to ranges. */
@@ -337,9 +350,9 @@ static enum err
 direct_range(struct object_get *g, bool begun, struct errbuf *eb)
 {
     struct s3_object_info info;
-    enum err rc =
-        cloud_get_begin(g->s->options.cloud, g->bucket, g->key, g->at,
-                        g->at + g->left - 1, g->etag, g->arena, &info, &g->remote, eb);
+    uint64_t at = g->whole_first ? 0 : g->at, len = g->whole_first ? g->size : g->left;
+    enum err rc = cloud_get_begin(g->s->options.cloud, g->bucket, g->key, at,
+                                  at + len - 1, g->etag, g->arena, &info, &g->remote, eb);
 
     assert(g->left > 0);
     assert(g->kind == DIRECT);
@@ -350,6 +363,9 @@ direct_range(struct object_get *g, bool begun, struct errbuf *eb)
          (info.size != g->size || (g->etag.len > 0 && (begun || info.etag.len > 0) &&
                                    !span_eq(info.etag, g->etag)))))
         return err_set(eb, ERR_NOT_FOUND, "the object was replaced at the backend");
+    if (rc == ERR_OK && info.body_length != len)
+        return err_set(eb, ERR_BACKEND, "the backend sends %llu bytes of a range of %llu",
+                       (unsigned long long)info.body_length, (unsigned long long)len);
     return rc;
 }
 
@@ -369,6 +385,66 @@ begin_chunks(struct object_get *g)
     g->chunks = chunk_reader_new(&o);
 }
 
+/* The reader gets bytes that nothing was compared with. */
+static void
+set_unverified(struct object_get *g, const char *why)
+{
+    if (g->unverified == NULL && g->prefetch == NULL)
+        metric_add(M_UNVERIFIED, 0, 1);
+    g->unverified = why;
+}
+
+/* Bytes that no fetch proves: this reader compares them, if it reads the whole object or that is small. */
+static enum err
+prove_directly(struct object_get *g, struct errbuf *eb)
+{
+    bool whole = g->at == 0 && g->left == g->size;
+
+    assert(g->told != NULL);
+    assert(g->proof == NULL);
+    if (!proof_is_possible(g->told)) {
+        set_unverified(g, "no-checksum");
+        return ERR_OK;
+    }
+    if (!whole && g->size > PIECE_BYTES) {
+        set_unverified(g, "range");
+        return ERR_OK;
+    }
+    g->proof = arena_alloc(g->arena, sizeof *g->proof);
+    proof_begin(g->proof, g->s, g->told);
+    g->whole_first = !whole;
+    return g->size == 0 ? proof_end(g->proof, g->key, eb) : ERR_OK;
+}
+
+/* The bytes come from a fetch that proves them once it has them all. */
+static void
+prove_by_fetch(struct object_get *g)
+{
+    uint64_t end = g->at + g->left;
+    bool proved;
+
+    assert(g->kind == FETCHED);
+    if (!proof_is_possible(g->told)) {
+        g->unverified = "no-checksum"; /* counted by the fetch */
+        return;
+    }
+    if (end + HELD_BACK > g->size) /* the fetch holds these bytes back for every reader */
+        return;
+    if (g->size <= RANGE_PROOF_MAX) {
+        fetch_reader_hold(g->fetch, end - MIN(g->left, HELD_BACK));
+        return;
+    }
+    (void)fetch_reader_landed(g->fetch, &proved);
+    if (!proved)
+        set_unverified(g, "range");
+}
+
+const char *
+object_get_unverified(const struct object_get *g)
+{
+    return g->unverified;
+}
+
 static enum err
 next_chunked(struct object_get *g, struct deadline by, struct span *piece,
              struct errbuf *eb)
@@ -378,6 +454,8 @@ next_chunked(struct object_get *g, struct deadline by, struct span *piece,
 
     assert(g->chunks != NULL);
     rc = chunk_reader_next(g->chunks, by, piece, eb);
+    if (rc == ERR_OK && chunk_reader_source(g->chunks) != OBJECT_LOCAL)
+        g->unverified = "chunk"; /* counted by its fetch */
     if (rc != ERR_OK) /* once some bytes were returned no other version can be read */
         return rc == ERR_NOT_FOUND && !first ? ERR_BACKEND : rc;
     if (first && !(g->prefetch && piece->len == 0))
@@ -387,6 +465,26 @@ next_chunked(struct object_get *g, struct deadline by, struct span *piece,
     if (g->source != OBJECT_LOCAL)
         count_reader(g);
     return ERR_OK;
+}
+
+/* Nothing of it is kept: the bytes go from the remote to this reader. */
+static bool
+is_passed_through(const struct object_get *g)
+{
+    return g->kind == DIRECT ||
+           (g->kind == FETCHED && g->fetch != NULL && fetch_reader_is_relay(g->fetch));
+}
+
+/* Does this reader ask the remote for its range itself? */
+static bool
+reads_apart(struct object_get *g)
+{
+    bool proved;
+
+    if (fetch_reader_is_relay(g->fetch))
+        return g->at > 0 && !g->whole_first;
+    return g->at > fetch_reader_landed(g->fetch, &proved) + DIRECT_DISTANCE_MAX &&
+           (g->size > RANGE_PROOF_MAX || !proof_is_possible(g->told));
 }
 
 enum err
@@ -401,7 +499,7 @@ object_get_range(struct object_get *g, uint64_t first, uint64_t len, struct errb
     g->at = first;
     g->left = len;
     if (len == 0)
-        return ERR_OK;
+        return g->size == 0 && is_passed_through(g) ? prove_directly(g, eb) : ERR_OK;
     if (g->kind == CHUNKED) {
         begin_chunks(g);
         return ERR_OK;
@@ -412,16 +510,23 @@ object_get_range(struct object_get *g, uint64_t first, uint64_t len, struct errb
     if (g->kind == FETCHED && !fetch_reader_is_relay(g->fetch) &&
         (first > 0 || len < g->size))
         fetch_reader_keep(g->fetch);
-    if (g->kind == FETCHED &&
-        (fetch_reader_is_relay(g->fetch)
-             ? first > 0
-             : first > fetch_reader_landed(g->fetch) + DIRECT_DISTANCE_MAX)) {
+    if (is_passed_through(g) && !g->prefetch) {
+        enum err rc = prove_directly(g, eb);
+
+        if (rc != ERR_OK)
+            return rc;
+    }
+    if (g->kind == FETCHED && reads_apart(g)) {
         if (!fetch_reader_etag(g->fetch, g->arena, &g->etag))
             return err_set(eb, ERR_BUSY, "no fiber is free to ask which version it is");
         g->kind = DIRECT;
         /* A reader that held a connection while it waits for another could wait for a reader in the same position. */
         if (fetch_reader_is_relay(g->fetch))
             fetch_reader_leave(&g->fetch);
+        else
+            set_unverified(g, proof_is_possible(g->told) ? "range" : "no-checksum");
+    } else if (g->kind == FETCHED && !fetch_reader_is_relay(g->fetch) && !g->prefetch) {
+        prove_by_fetch(g);
     }
     return g->kind == DIRECT ? direct_range(g, false, eb) : ERR_OK;
 }
@@ -437,21 +542,50 @@ reader_buffer(struct iobuf **buf, uint64_t want, struct deadline by, struct errb
     return rc == ERR_OK ? rc : err_set(eb, rc, "no buffer is free");
 }
 
+/* Bytes of the remote, of its own request or of the answer that the fetch left: a proof_source. */
 static enum err
-next_direct(struct object_get *g, struct deadline by, struct span *piece,
-            struct errbuf *eb)
+passed_through_read(void *arg, char *at, size_t len, size_t *n, struct errbuf *eb)
 {
-    size_t n = 0;
-    enum err rc = reader_buffer(&g->buf, g->left, by, eb);
+    struct object_get *g = arg;
+    struct entry entry;
+    bool local;
+    enum err rc = g->kind == DIRECT ? cloud_get_read(g->remote, at, len, n, eb)
+                                    : fetch_reader_read(g->fetch, g->at, at, len, n,
+                                                        &local, &entry, eb);
 
-    assert(g->kind == DIRECT);
     assert(g->left > 0);
-    if (rc == ERR_OK)
-        rc = cloud_get_read(g->remote, g->buf->at, MIN(g->left, g->buf->room), &n, eb);
-    if (rc == ERR_OK && n == 0)
+    if (rc == ERR_OK && *n == 0)
         rc = err_set(eb, ERR_BACKEND, "the backend's answer ended %llu bytes early",
                      (unsigned long long)g->left);
-    *piece = (struct span){g->buf != NULL ? g->buf->at : "", n};
+    return rc;
+}
+
+static enum err
+next_passed_through(struct object_get *g, struct deadline by, struct span *piece,
+                    struct errbuf *eb)
+{
+    size_t n = 0;
+    enum err rc = reader_buffer(&g->buf, g->whole_first ? g->size : g->left, by, eb);
+
+    assert(is_passed_through(g));
+    assert(g->left > 0);
+    if (rc != ERR_OK)
+        return rc;
+    if (g->whole_first) {
+        struct iobuf rest = *g->buf;
+
+        while (rc == ERR_OK && g->proof->got < g->size) {
+            rc = proof_read(g->proof, g->key, &rest, passed_through_read, g, &n, eb);
+            rest.at += n;
+            rest.room -= (uint32_t)n;
+        }
+        *piece = (struct span){g->buf->at + g->at, g->left};
+        return rc;
+    }
+    rc = g->proof != NULL
+             ? proof_read(g->proof, g->key, g->buf, passed_through_read, g, &n, eb)
+             : passed_through_read(g, g->buf->at, MIN(g->left, g->buf->room), &n, eb);
+    *piece = (struct span){g->buf->at, n};
     return rc;
 }
 
@@ -474,9 +608,9 @@ go_direct(struct object_get *g, struct deadline by, struct span *piece, struct e
         return err_set(eb, ERR_BACKEND,
                        "what was kept is gone and the backend gives no ETag to go on by");
     g->kind = DIRECT;
-    metric_add(M_UNVERIFIED, 0, 1);
+    set_unverified(g, "range");
     rc = direct_range(g, true, eb);
-    return rc == ERR_OK ? next_direct(g, by, piece, eb) : rc;
+    return rc == ERR_OK ? next_passed_through(g, by, piece, eb) : rc;
 }
 
 /* Reads from the fetch while it runs, and from the disk once it is complete. A prefetch wants the progress only,
@@ -537,10 +671,11 @@ object_get_next(struct object_get *g, struct deadline by, struct span *piece,
         rc = disks_read_next(&g->reader, by, piece, eb);
         break;
     case FETCHED:
-        rc = next_fetched(g, by, piece, eb);
+        rc = is_passed_through(g) && !g->prefetch ? next_passed_through(g, by, piece, eb)
+                                                  : next_fetched(g, by, piece, eb);
         break;
     case DIRECT:
-        rc = next_direct(g, by, piece, eb);
+        rc = next_passed_through(g, by, piece, eb);
         break;
     case CHUNKED:
         rc = next_chunked(g, by, piece, eb);
@@ -613,6 +748,8 @@ object_get_end(struct object_get **gp)
     chunk_reader_free(&g->chunks);
     fetch_reader_leave(&g->fetch);
     cloud_get_end(&g->remote);
+    if (g->proof != NULL)
+        proof_fini(g->proof);
     iobuf_drop(&g->buf);
     map_bucket_drop(&g->bucket);
 }

@@ -121,8 +121,10 @@ enum err fetch_join_chunk_await(struct fetch_reader *g, enum object_source *sour
                                 struct errbuf *eb) MUST_CHECK;
 /* Is this the answer of a fetch that cannot be kept? It can be read once, from the first byte on. */
 bool fetch_reader_is_relay(const struct fetch_reader *g);
-/* How far the fetch has come; for readers that want bytes far ahead of it. */
-uint64_t fetch_reader_landed(struct fetch_reader *g);
+/* How far the fetch has come, for readers that want bytes far ahead of it; *proved: all bytes agree with the checksum. */
+uint64_t fetch_reader_landed(struct fetch_reader *g, bool *proved);
+/* This reader gets the bytes from `offset` on only when the fetch is proved. */
+void fetch_reader_hold(struct fetch_reader *g, uint64_t offset);
 /* The ETag of the fetched version, in the arena; false: no fiber is free to ask for it, and without it versions
  * could be mixed. */
 bool fetch_reader_etag(struct fetch_reader *g, struct arena *a, struct span *out);

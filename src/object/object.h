@@ -72,6 +72,7 @@ struct object_info {
     struct object_version version; /* of native buckets */
     bool is_marker;       /* with ERR_NOT_FOUND: the current version is a delete marker */
     uint32_t chunk_bytes; /* the size of its chunks; 0: kept whole */
+    bool etag_is_md5;     /* of a remote's answer: the ETag is an MD5 of all bytes */
 };
 
 /* ---- reading ---- */
@@ -93,6 +94,9 @@ unsigned object_get_more(struct object_get *g, struct span *pieces, unsigned max
 void object_get_end(struct object_get **gp);
 /* Where the bytes come from; for an object in chunks known with the first piece. */
 enum object_source object_get_source(const struct object_get *g);
+/* After the first piece: why these bytes of a remote are not compared with its checksum before the reader has all of them
+ * (the value of x-forebay-unverified); NULL: they are, or come from the disk. */
+const char *object_get_unverified(const struct object_get *g);
 /* What is kept of a small object that was read whole from the block cache, to read it again without a lookup. */
 struct object_revalidated {
     struct disks_revalidated at;

@@ -7,6 +7,7 @@ checked against what the remote said of it.
 import base64
 import concurrent.futures
 import contextlib
+import hashlib
 import http.client
 import json
 import os
@@ -692,6 +693,57 @@ def test_an_encrypted_object_has_an_etag_that_is_no_md5(odd):
     process, fake = odd
     fake.put("/odd/k", b"body", ETag='"0123456789abcdef0123456789abcdef"', x_amz_server_side_encryption="aws:kms")
     assert plain.get(process.port, "odd", "k").body == b"body"
+
+
+@pytest.fixture(params=["kept", "passed through"])
+def cold(request, start_forebay, fake):
+    """(server, fake remote, metric, kept) with its bucket "odd" attached, and with room in the cache or without."""
+    fake.on("HEAD", "/odd", lambda r: r.send(200, {}, b""))
+    process = start_forebay(settings={**PATIENT, **({} if request.param == "kept" else {"cache.budget": "64KiB"})})
+    done = attach(process, "odd", fake.endpoint)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return process, fake, lambda: sum(v for n, v in process.metrics().items() if n.startswith("forebay_backend_unverified_total")), request.param == "kept"
+
+
+def etag(body):
+    return f'"{hashlib.md5(body).hexdigest()}"'
+
+
+@pytest.mark.parametrize("size", [100_000, 200_000, 3 * MIB, 9 * MIB])
+def test_wrong_bytes_never_look_complete(cold, size):
+    """I6, D7: whole objects, and ranges of those small enough: the end of the answer waits for the MD5 of the whole."""
+    process, fake, unverified, kept = cold
+    right = os.urandom(size)
+    flipped = right[: size // 2] + bytes([right[size // 2] ^ 1]) + right[size // 2 + 1 :]
+    fake.put("/odd/right", right, ETag=etag(right))
+    small = size <= (8 * MIB if kept else 256 * 1024)
+    for number, (body, claimed) in enumerate([(flipped, etag(right)), (right[:-20_000], etag(right)), (right + b"more", etag(right)), (b"", etag(right))]):
+        key = f"wrong{number}"
+        fake.put(f"/odd/{key}", body, ETag=claimed)
+        reply = plain.get(process.port, "odd", key)
+        assert not (reply.status == 200 and reply.whole), (number, reply.status)
+        if len(body) < 70_000:
+            continue
+        for first, last in ((0, 0), (10, 99), (60_000, 70_000), (len(body) // 2 - 5, len(body) // 2 + 5)):
+            reply = plain.get(process.port, "odd", key, headers={"Range": f"bytes={first}-{last}"})
+            assert small and not (reply.status == 206 and reply.whole) or not small and reply.headers["x-forebay-unverified"] == "range", (number, first, reply.status)
+    assert (unverified() > 0) != small
+    counted = unverified()
+    reply = plain.get(process.port, "odd", "right", headers={"Range": f"bytes=10-{size - 30_000}"})
+    assert reply.status == 206 and reply.whole and reply.body == right[10 : size - 29_999]
+    assert ("x-forebay-unverified" in reply.headers) != small and (unverified() > counted) != small
+    reply = plain.get(process.port, "odd", "right")
+    assert reply.whole and reply.body == right and "x-forebay-unverified" not in reply.headers
+
+
+def test_what_cannot_be_verified_says_so(cold):
+    process, fake, unverified, _ = cold
+    body = os.urandom(300_000)
+    for number, headers in enumerate([{}, {"Range": "bytes=5-99"}, {"Range": "bytes=290000-299999"}]):
+        fake.put(f"/odd/{number}", body, ETag='"0123456789abcdef0123456789abcdef-7"')
+        reply = plain.get(process.port, "odd", str(number), headers=headers)
+        assert reply.whole and reply.headers["x-forebay-unverified"] == "no-checksum"
+        assert unverified() == number + 1
 
 
 def test_a_redirect_to_another_host_is_not_followed(odd, fake):

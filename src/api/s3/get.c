@@ -254,9 +254,11 @@ shows_sum(const struct request *q, const struct asked *asked)
 
 static void
 get_put_head(struct request *q, const struct asked *asked, const struct object_info *info,
-             const struct range *range, int status)
+             const struct range *range, int status, const char *unverified)
 {
     s3_put_found_headers(q, info);
+    if (unverified != NULL)
+        http_header(q->http, "x-forebay-unverified", span_of(unverified));
     if (status == 206)
         http_headerf(q->http, "content-range", "bytes %llu-%llu/%llu",
                      (unsigned long long)range->first,
@@ -356,7 +358,7 @@ s3_get_object(struct request *q)
         return answer_not_modified(q, info);
     }
     if (rc == ERR_OK) {
-        get_put_head(q, &asked, info, &range, status);
+        get_put_head(q, &asked, info, &range, status, object_get_unverified(get));
         if (status == 200)
             inline_get_keep(q, get);
         rc = http_reply_begin(q->http, status, (int64_t)range.len);
@@ -397,7 +399,7 @@ s3_head_object(struct request *q)
         return answer_not_modified(q, info);
     if (rc != ERR_OK)
         return rc;
-    get_put_head(q, &asked, info, &range, status);
+    get_put_head(q, &asked, info, &range, status, NULL);
     rc = http_reply_begin(q->http, status, (int64_t)range.len);
     if (rc == ERR_OK)
         http_reply_end(q->http);
