@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "base/num.h"
+#include "cli/attached.h"
 #include "cli/list_pages.h"
 #include "cli/remove.h"
 #include "cli/select.h"
@@ -68,6 +69,9 @@ const struct cli_verb cli_mb = {&mb, run_mb};
 
 static const struct flag rb_flags[] = {
     {"force", 0, NULL, "delete its objects first, after a count and a question", false},
+    {"remote", 0, NULL,
+     "with --force, of an attached bucket: delete its objects at the remote, then detach",
+     false},
     {"yes", 'y', NULL, "do not ask", false},
     {"dry-run", 'n', NULL, "print what would be deleted, change nothing", false},
     SESSION_FLAGS,
@@ -81,7 +85,11 @@ static const struct verb rb = {.name = "rb",
                                .least = 1,
                                .most = 1,
                                .examples = rb_examples,
-                               .flags = rb_flags};
+                               .flags = rb_flags,
+                               .more =
+                                   "An attached bucket is not removed: forebay bucket "
+                                   "detach drops its cached copies and leaves the\n"
+                                   "remote as it is."};
 
 struct emptying {
     struct remover remover;
@@ -119,7 +127,7 @@ find_all(struct flow *f, void *arg, struct errbuf *eb)
 
 /* Says first how much it is. */
 static enum exit_code
-empty_bucket(struct session *s, struct span bucket)
+empty_bucket(struct session *s, struct span bucket, const char *where)
 {
     struct flow *f = xcalloc(1, sizeof *f);
     struct emptying x = {.remover = {.f = f}, .s = s, .bucket = bucket};
@@ -131,13 +139,17 @@ empty_bucket(struct session *s, struct span bucket)
         rc = session_all_listed(s);
     if (rc == ERR_OK && x.count > 0) {
         if (!s->quiet)
-            fprintf(stderr, "s3://%.*s holds %llu objects, %s: they go first\n",
+            fprintf(stderr,
+                    "s3://%.*s holds %llu objects, %s: they are deleted first%s\n",
                     SPAN_ARG(bucket), (unsigned long long)x.count,
-                    num_size_text(x.bytes, size));
+                    num_size_text(x.bytes, size), where);
+        x.remover.attached.asked = true;
         x.remover.dry = args_has(s->args, "dry-run");
         x.remover.tell = x.remover.dry && !s->quiet && !s->json;
         if (!x.remover.dry)
-            rc = select_agreed(s, &s->eb, "delete them, and s3://%.*s", SPAN_ARG(bucket));
+            rc = select_agreed(s, &s->eb, "delete %llu objects%s, and %s s3://%.*s",
+                               (unsigned long long)x.count, where,
+                               where[0] != '\0' ? "detach" : "remove", SPAN_ARG(bucket));
     }
     if (rc == ERR_OK && x.count > 0) {
         *f = (struct flow){.s = s,
@@ -150,18 +162,57 @@ empty_bucket(struct session *s, struct span bucket)
                            .parallel = 8,
                            .silent = true};
         code = flow_run(f);
-        if (x.remover.open != NULL)
-            remover_drop(x.remover.open);
     }
+    remover_fini(&x.remover);
     free(f);
     if (rc == ERR_BAD_REQUEST)
         return cli_usage(&s->eb, &rb);
     return rc == ERR_OK ? code : session_fail(s, rc);
 }
 
+/* What lies at a remote is removed only when --remote says so. `where`: " at the remote ...", or "". */
+static enum err
+rb_check(struct session *s, const struct place *p, const char *where)
+{
+    bool force = args_has(s->args, "force"), remote = args_has(s->args, "remote");
+
+    if (remote && !force)
+        return err_set(&s->eb, ERR_BAD_REQUEST,
+                       "--remote deletes the objects of a bucket at its remote: it wants "
+                       "--force too");
+    if (remote && where[0] == '\0')
+        return err_set(&s->eb, ERR_BAD_REQUEST,
+                       "s3://%.*s is not attached: --remote is for a bucket that is",
+                       SPAN_ARG(p->bucket));
+    if (!remote && where[0] != '\0')
+        return err_set(
+            &s->eb, ERR_BAD_REQUEST,
+            "s3://%.*s is attached, its objects are%s. forebay bucket detach "
+            "s3://%.*s drops the cached copies and leaves the remote as it is; "
+            "rb --force --remote deletes the objects there",
+            SPAN_ARG(p->bucket), where, SPAN_ARG(p->bucket));
+    return ERR_OK;
+}
+
+static enum err
+rb_find_remote(struct session *s, const struct place *p, char where[ATTACHED_TEXT])
+{
+    struct attached t = {.count = 0};
+    const struct attached_bucket *b;
+    enum err rc = attached_find(&t, s->s3, p->bucket, &b, &s->eb);
+
+    where[0] = '\0';
+    if (rc == ERR_OK)
+        (void)attached_text(&t, s->s3, p->bucket, where);
+    attached_fini(&t);
+    return rc;
+}
+
 static enum exit_code
 remove_bucket(struct session *s)
 {
+    bool dry = args_has(s->args, "dry-run"), force = args_has(s->args, "force");
+    char where[ATTACHED_TEXT] = "";
     struct s3_failure f;
     struct place p;
     enum err rc = place_bucket(s->args->at[0], &p, &s->eb);
@@ -169,18 +220,22 @@ remove_bucket(struct session *s)
     if (rc == ERR_OK && p.key.len > 0)
         rc = err_set(&s->eb, ERR_BAD_REQUEST, "\"%s\" names an object; rm removes those",
                      p.text);
-    if (rc == ERR_OK && args_has(s->args, "force")) {
-        enum exit_code code = empty_bucket(s, p.bucket);
+    if (rc == ERR_OK)
+        rc = rb_find_remote(s, &p, where);
+    if (rc == ERR_OK)
+        rc = rb_check(s, &p, where);
+    if (rc == ERR_BAD_REQUEST)
+        return cli_usage(&s->eb, &rb);
+    if (rc == ERR_OK && force) {
+        enum exit_code code = empty_bucket(s, p.bucket, where);
 
         if (code != EXIT_OK_)
             return code;
     }
-    if (rc == ERR_OK && args_has(s->args, "dry-run")) {
-        rc = s3_bucket_head(s->s3, p.bucket, &f, &s->eb);
-        if (rc == ERR_OK)
-            printf("would remove s3://%.*s%s\n", SPAN_ARG(p.bucket),
-                   args_has(s->args, "force") ? "" : ", if it is empty");
-        return rc == ERR_OK ? EXIT_OK_ : session_fail(s, rc);
+    if (rc == ERR_OK && dry) {
+        printf("would %s s3://%.*s%s\n", where[0] != '\0' ? "detach" : "remove",
+               SPAN_ARG(p.bucket), force ? "" : ", if it is empty");
+        return EXIT_OK_;
     }
     if (rc == ERR_OK)
         rc = s3_bucket_remove(s->s3, p.bucket, &f, &s->eb);
@@ -189,7 +244,10 @@ remove_bucket(struct session *s)
                 SPAN_ARG(p.bucket));
     if (rc != ERR_OK)
         return session_fail(s, rc);
-    if (!s->quiet && !s->json)
+    if (!s->quiet && !s->json && where[0] != '\0')
+        printf("detached s3://%.*s; its bucket%s, stays, empty\n", SPAN_ARG(p.bucket),
+               where);
+    else if (!s->quiet && !s->json)
         printf("removed s3://%.*s\n", SPAN_ARG(p.bucket));
     return EXIT_OK_;
 }

@@ -4,8 +4,10 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "cli/attached.h"
 #include "cli/claims.h"
 #include "cli/local.h"
+#include "cli/missing.h"
 #include "cli/select.h"
 #include "cli/transfer.h"
 
@@ -85,6 +87,7 @@ struct plan {
     struct claims claims; /* of `to`; empty unless `claims_on` */
     bool many, claims_on, probed;
     char *dest_bucket; /* owned */
+    struct attached attached;
 };
 
 static bool
@@ -224,8 +227,15 @@ cp_on_found(void *arg, const struct place *from, const struct found *e, struct e
     if (from->remote && !p->dest.remote && e->name.len > 0 &&
         e->name.at[e->name.len - 1] == '/' && e->size == 0)
         return ERR_OK;
+    if (e->name.len == 0 && !p->recursive && !pattern)
+        return missing_name(p->f->s->s3, e->bucket, span_of(e->path), false,
+                            p->moves ? "moves" : "copies", eb);
     if (e->name.len == 0)
         return ERR_OK;
+    if (p->moves && from->remote) {
+        progress_clear(&p->f->progress);
+        attached_note(&p->attached, p->f->s, p->f->s->s3, e->bucket);
+    }
     bucket = from->remote ? xmemdup0(e->bucket.at, e->bucket.len) : NULL;
     etag = e->etag.len > 0 ? xmemdup0(e->etag.at, e->etag.len) : NULL;
     it.from_bucket = bucket;
@@ -254,9 +264,8 @@ one_file(struct plan *p, const char *text, struct errbuf *eb)
 }
 
 static enum err
-cp_on_name(void *arg, const char *text, struct errbuf *eb)
+cp_one_name(struct plan *p, const char *text, struct errbuf *eb)
 {
-    struct plan *p = arg;
     struct place from;
     enum err rc = place_parse(text, &from, eb);
 
@@ -276,6 +285,23 @@ cp_on_name(void *arg, const char *text, struct errbuf *eb)
     if (!from.remote && !p->recursive)
         return one_file(p, text, eb);
     return select_walk(&p->select, text, cp_on_found, p, eb);
+}
+
+/* A name that stands for nothing is a failure of its own: the others go on. */
+static enum err
+cp_on_name(void *arg, const char *text, struct errbuf *eb)
+{
+    struct plan *p = arg;
+    struct errbuf why = {{0}};
+    enum err rc = cp_one_name(p, text, &why);
+
+    if (rc == ERR_NOT_FOUND && p->many) {
+        flow_fail(p->f, text, rc, &why);
+        return ERR_OK;
+    }
+    if (rc != ERR_OK)
+        *eb = why;
+    return rc;
 }
 
 static enum err
@@ -359,18 +385,29 @@ remove_copied(struct flow *f, const struct item *it, const struct transfer_seen 
     return rc == ERR_NOT_FOUND ? ERR_OK : rc;
 }
 
+/* Of a name that was typed. */
+static enum err
+cp_explain(struct flow *f, const struct item *it, enum err rc, bool moves,
+           struct errbuf *eb)
+{
+    return rc != ERR_NOT_FOUND || it->from_bucket == NULL || it->known || f->s->within
+               ? rc
+               : missing_name(f->s->s3, span_of(it->from_bucket), span_of(it->from),
+                              false, moves ? "moves" : "copies", eb);
+}
+
 static enum err
 cp_copy(struct flow *f, const struct item *it, void *arg, struct errbuf *eb)
 {
     (void)arg;
-    return transfer_item(f, it, NULL, eb);
+    return cp_explain(f, it, transfer_item(f, it, NULL, eb), false, eb);
 }
 
 static enum err
 cp_move(struct flow *f, const struct item *it, void *arg, struct errbuf *eb)
 {
     struct transfer_seen seen = {0};
-    enum err rc = transfer_item(f, it, &seen, eb);
+    enum err rc = cp_explain(f, it, transfer_item(f, it, &seen, eb), true, eb);
 
     (void)arg;
     if (rc == ERR_OK) {
@@ -433,8 +470,10 @@ cp_act(struct session *s)
         return cli_usage(&s->eb, a->verb);
     }
     p.select.walk.no_follow = args_has(a, "no-follow");
+    p.select.must = moves ? "moves" : "copies";
     code = flow_run(f);
     claims_fini(&p.claims);
+    attached_fini(&p.attached);
     free(p.dest_bucket);
     free(f);
     return code;

@@ -181,7 +181,7 @@ flow_fail(struct flow *f, const char *what, enum err rc, const struct errbuf *eb
     progress_clear(&f->progress);
     if (f->failed == TOLD_MAX + 1)
         fprintf(stderr, "forebay: more failures follow; they are counted at the end\n");
-    else if (span_starts(span_of(eb->text), span_of(what)))
+    else if (strstr(eb->text, what) != NULL)
         fprintf(stderr, "forebay: %.*s\n",
                 SPAN_ARG(sentence_shown(span_of(eb->text), a)));
     else

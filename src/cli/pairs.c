@@ -95,6 +95,14 @@ pairs_next(struct pairs *p, struct pair *out, struct errbuf *eb)
     return ERR_OK;
 }
 
+bool
+pairs_left_missing(const struct pairs *p)
+{
+    const struct side *l = &p->at[0];
+
+    return l->place.remote && l->place.key.len > 0 && !walk_any(l->walk);
+}
+
 void
 pairs_close(struct pairs **pp)
 {

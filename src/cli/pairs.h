@@ -13,6 +13,8 @@ enum err pairs_open(struct select *sel, const char *left, const char *right,
                     struct pairs **out, struct errbuf *eb) MUST_CHECK;
 /* Both NULL: the end. May switch. */
 enum err pairs_next(struct pairs *p, struct pair *out, struct errbuf *eb) MUST_CHECK;
+/* Nothing is, and never was, below the left place: a remote name that stands for nothing. */
+bool pairs_left_missing(const struct pairs *p);
 void pairs_close(struct pairs **pp);
 const struct place *pairs_place(const struct pairs *p, bool right);
 

@@ -25,6 +25,21 @@ remover_drop(void *own)
     free(b);
 }
 
+static struct s3_client *
+client_of(const struct remover *r)
+{
+    return r->s3 != NULL ? r->s3 : r->f->s->s3;
+}
+
+void
+remover_fini(struct remover *r)
+{
+    if (r->open != NULL)
+        remover_drop(r->open);
+    r->open = NULL;
+    attached_fini(&r->attached);
+}
+
 enum err
 remover_flush(struct remover *r, struct errbuf *eb)
 {
@@ -62,6 +77,8 @@ remover_add(struct remover *r, struct span bucket, struct span key, uint64_t siz
     if (rc != ERR_OK)
         return rc;
     if (r->open == NULL) {
+        progress_clear(&r->f->progress);
+        attached_note(&r->attached, r->f->s, client_of(r), bucket);
         r->open = xcalloc(1, sizeof *r->open);
         r->open->a = arena_new(KIB(64), MIB(16));
         r->open->bucket = arena_span(r->open->a, bucket);
@@ -81,12 +98,6 @@ struct removing {
         step; /* keys in a request: fewer for a server that takes too long for them */
 };
 #define STEP_LEAST 50
-
-static struct s3_client *
-client_of(const struct remover *r)
-{
-    return r->s3 != NULL ? r->s3 : r->f->s->s3;
-}
 
 static enum err
 many_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
@@ -137,14 +148,17 @@ one_by_one(struct removing *d, struct errbuf *eb)
 }
 
 static void
-remove_tell(const struct remover *r, const struct batch *b)
+remove_tell(struct remover *r, const struct batch *b)
 {
     struct arena *a = arena_new(KIB(4), MIB(1));
+    char where[ATTACHED_TEXT] = "";
 
+    if (r->dry)
+        (void)attached_text(&r->attached, client_of(r), b->bucket, where);
     progress_clear(&r->f->progress);
     for (uint32_t i = 0; i < b->count; i++) {
-        printf("%s s3://%.*s/%.*s\n", r->dry ? "would delete" : "deleted",
-               SPAN_ARG(b->bucket), SPAN_ARG(name_shown(b->keys[i], a)));
+        printf("%s s3://%.*s/%.*s%s\n", r->dry ? "would delete" : "deleted",
+               SPAN_ARG(b->bucket), SPAN_ARG(name_shown(b->keys[i], a)), where);
         arena_reset(a);
     }
     arena_free(&a);

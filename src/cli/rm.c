@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "base/num.h"
+#include "cli/missing.h"
 #include "cli/remove.h"
 #include "cli/select.h"
 
@@ -36,6 +37,8 @@ struct removal {
     struct select select;
     struct remover remover;
     uint64_t count, bytes; /* of what would go */
+    struct arena *where;   /* owned: texts of remotes, once each */
+    const char *remotes;   /* " at the remote ...", or "" */
     bool many;
 };
 
@@ -52,9 +55,18 @@ rm_count(void *arg, const struct place *p, const struct found *e, struct errbuf 
 {
     struct removal *r = arg;
 
+    char where[ATTACHED_TEXT];
+    enum err rc = only_remote(p, eb);
+
     r->count++;
     r->bytes += e->size;
-    return only_remote(p, eb);
+    if (rc == ERR_OK &&
+        attached_text(&r->remover.attached, r->select.s->s3, e->bucket, where)[0] !=
+            '\0' &&
+        strstr(r->remotes, where) == NULL)
+        r->remotes = arena_printf(r->where, "%s%s%s", r->remotes,
+                                  r->remotes[0] != '\0' ? " and" : "", where);
+    return rc;
 }
 
 static enum err
@@ -68,11 +80,68 @@ rm_add(void *arg, const struct place *p, const struct found *e, struct errbuf *e
                : rc;
 }
 
+/* Names that were typed one by one are looked for first: S3 calls the deletion of a missing object done. */
+#define RM_LOOKED_FOR 100
+
+static bool
+rm_looks(const struct session *s)
+{
+    const struct args *a = s->args;
+
+    if (s->within || args_has(a, "recursive") || args_value(a, "from-file") != NULL ||
+        a->count > RM_LOOKED_FOR)
+        return false;
+    for (size_t i = 0; i < a->count && !args_has(a, "literal"); i++)
+        if (strchr(a->at[i], '{') != NULL)
+            return false;
+    return true;
+}
+
+/* ERR_NOT_FOUND, with what else could be meant. What cannot be looked at is left to the deletion, which says what is wrong. */
+static enum err
+must_be_there(struct session *s, const char *text, struct errbuf *eb)
+{
+    struct s3_object_info info;
+    struct errbuf ignored = {{0}};
+    struct s3_failure f;
+    struct arena *a;
+    struct place p;
+    enum err rc = place_remote(text, true, &p, eb);
+
+    if (rc != ERR_OK || (!args_has(s->args, "literal") && glob_is(p.key)))
+        return rc;
+    a = arena_new(KIB(16), MIB(1));
+    rc = s3_head(s->s3, p.bucket, p.key, a, &info, &f, &ignored);
+    arena_free(&a);
+    return rc == ERR_NOT_FOUND
+               ? missing_name(s->s3, p.bucket, p.key, false, "deletes", eb)
+               : ERR_OK;
+}
+
+static enum err
+rm_name(void *arg, const char *text, struct errbuf *eb)
+{
+    struct removal *r = arg;
+    struct session *s = r->select.s;
+    struct errbuf why = {{0}};
+    enum err rc = rm_looks(s) ? must_be_there(s, text, &why) : ERR_OK;
+
+    if (rc == ERR_OK)
+        rc = select_walk(&r->select, text, rm_add, r, &why);
+    if (rc == ERR_NOT_FOUND && s->args->count > 1) {
+        flow_fail(r->remover.f, text, rc, &why);
+        return ERR_OK;
+    }
+    if (rc != ERR_OK)
+        *eb = why;
+    return rc;
+}
+
 static enum err
 rm_find(struct flow *f, void *arg, struct errbuf *eb)
 {
     struct removal *r = CONTAINER_OF(arg, struct removal, remover);
-    enum err rc = select_all(&r->select, f->s->args->count, rm_add, r, eb);
+    enum err rc = select_names(&r->select, f->s->args->count, rm_name, r, eb);
 
     return rc == ERR_OK ? remover_flush(&r->remover, eb) : rc;
 }
@@ -105,50 +174,10 @@ rm_agree(struct removal *r, struct session *s)
         return rc;
     if (r->count == 0)
         return ERR_OK;
-    return select_agreed(s, &s->eb, "delete %" PRIu64 " objects, %s", r->count,
-                         num_size_text(r->bytes, size));
-}
-
-/* One name that was typed and that nothing has is a mistake, though S3 would call it deleted. ERR_NOT_FOUND. */
-static enum err
-must_be_there(struct session *s)
-{
-    const char *text = s->args->at[0];
-    struct arena *a;
-    struct s3_object_info info;
-    struct s3_list_page page = {0};
-    struct s3_failure f;
-    struct errbuf eb = {{0}};
-    struct place p;
-    enum err rc = place_remote(text, true, &p, &s->eb);
-
-    if (rc != ERR_OK)
-        return rc;
-    a = arena_new(KIB(16), MIB(1));
-    rc = s3_head(s->s3, p.bucket, p.key, a, &info, &f, &eb);
-    if (rc == ERR_NOT_FOUND) {
-        struct s3_list below = {.bucket = p.bucket, .max_keys = 1};
-
-        below.prefix = span_of(arena_printf(a, "%.*s/", SPAN_ARG(p.key)));
-        if (s3_list_objects(s->s3, &below, a, &page, &f, &eb) != ERR_OK)
-            rc = ERR_OK; /* deleting says what is wrong */
-        else
-            err_set(&s->eb, rc, "there is no object %s%s", text,
-                    page.count > 0 ? "; -r deletes what is below that name" : "");
-    } else {
-        rc = ERR_OK;
-    }
-    arena_free(&a);
-    return rc;
-}
-
-static bool
-is_one_name(const struct session *s)
-{
-    const struct args *a = s->args;
-
-    return a->count == 1 && !is_many(s) && args_value(a, "from-file") == NULL &&
-           !s->within && (args_has(a, "literal") || strchr(a->at[0], '{') == NULL);
+    r->remover.attached.asked = true;
+    return select_agreed(s, &s->eb, "delete %" PRIu64 " objects, %s%s%s", r->count,
+                         num_size_text(r->bytes, size), r->remotes[0] != '\0' ? "," : "",
+                         r->remotes);
 }
 
 static enum exit_code
@@ -157,18 +186,22 @@ rm_act(struct session *s)
     const struct args *a = s->args;
     bool dry = args_has(a, "dry-run");
     struct flow *f = xcalloc(1, sizeof *f);
-    struct removal r = {.remover = {.f = f, .dry = dry, .tell = !s->quiet && !s->json}};
+    struct removal r = {.remover = {.f = f, .dry = dry, .tell = !s->quiet && !s->json},
+                        .remotes = ""};
     enum exit_code code;
     enum err rc = select_init(&r.select, s,
                               args_has(a, "recursive") ? WALK_BELOW : WALK_ONE, &s->eb);
 
     if (rc == ERR_OK && a->count == 0 && args_value(a, "from-file") == NULL)
         rc = err_set(&s->eb, ERR_BAD_REQUEST, "rm wants s3://BUCKET/KEY");
-    if (rc == ERR_OK && is_one_name(s))
-        rc = must_be_there(s);
-    if (rc == ERR_OK)
+    r.select.must = "deletes";
+    if (rc == ERR_OK) {
+        r.where = arena_new(KIB(4), MIB(1));
         rc = rm_agree(&r, s);
+        arena_free(&r.where);
+    }
     if (rc != ERR_OK) {
+        remover_fini(&r.remover);
         free(f);
         return rc == ERR_BAD_REQUEST ? cli_usage(&s->eb, &verb) : session_fail(s, rc);
     }
@@ -182,8 +215,7 @@ rm_act(struct session *s)
                        .silent = true,
                        .dry = dry};
     code = flow_run(f);
-    if (r.remover.open != NULL)
-        remover_drop(r.remover.open);
+    remover_fini(&r.remover);
     free(f);
     return code;
 }

@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "cli/input.h"
+#include "cli/missing.h"
 #include "rt/loop.h"
 
 #define NAME_MAX_ 8192
@@ -146,9 +147,12 @@ select_walk(struct select *sel, const char *text, select_found *on_found, void *
         any = true;
         rc = on_found(arg, &p, e, eb);
     }
-    walk_close(&w);
     if (rc == ERR_OK && !any && p.remote && !sel->walk.literal && glob_is(p.key))
         rc = err_set(eb, ERR_NOT_FOUND, "nothing matches \"%s\"", text);
+    else if (rc == ERR_OK && sel->must != NULL && p.key.len > 0 && !sel->s->stale &&
+             !walk_any(w))
+        rc = missing_name(sel->s->s3, p.bucket, p.key, true, sel->must, eb);
+    walk_close(&w);
     return rc;
 }
 
@@ -192,7 +196,7 @@ enum err
 select_agreed(struct session *s, struct errbuf *eb, const char *fmt, ...)
 {
     struct asking a = {""};
-    char what[256];
+    char what[1024];
     va_list args;
 
     va_start(args, fmt);

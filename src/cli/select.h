@@ -22,6 +22,8 @@ struct select {
     struct session *s;
     struct walk_options walk;
     const char *globs[2][64];
+    const char *
+        must; /* WALK_BELOW of a key that has nothing below it is ERR_NOT_FOUND; what the verb does: "copies". NULL: empty */
 };
 enum err select_init(struct select *sel, struct session *s, enum walk_how how,
                      struct errbuf *eb) MUST_CHECK;

@@ -8,6 +8,7 @@
 #include "base/num.h"
 #include "cli/claims.h"
 #include "cli/files.h"
+#include "cli/missing.h"
 #include "cli/pairs.h"
 #include "cli/remove.h"
 #include "cli/transfer.h"
@@ -62,6 +63,7 @@ struct syncing {
     bool probed;
     /* What is to be removed: names, each with a NUL behind it. */
     FILE *gone;
+    struct attached attached;
     uint64_t gone_count, gone_bytes, unchanged;
 };
 
@@ -204,6 +206,9 @@ sync_find(struct flow *f, void *arg, struct errbuf *eb)
             break;
         rc = on_pair(y, pairs, &p, eb);
     }
+    if (rc == ERR_OK && !y->s->stale && pairs_left_missing(pairs))
+        rc = missing_name(y->s->s3, pairs_place(pairs, false)->bucket,
+                          pairs_place(pairs, false)->key, true, "cp copies", eb);
     pairs_close(&pairs);
     return rc;
 }
@@ -295,10 +300,12 @@ static enum exit_code
 remove_gone(struct syncing *y)
 {
     struct flow *f = xcalloc(1, sizeof *f);
-    struct sweep w = {
-        .y = y,
-        .remover = {
-            .f = f, .s3 = y->s->to, .dry = y->dry, .tell = !y->s->quiet && !y->s->json}};
+    struct sweep w = {.y = y,
+                      .remover = {.f = f,
+                                  .s3 = y->s->to,
+                                  .dry = y->dry,
+                                  .tell = !y->s->quiet && !y->s->json,
+                                  .attached = y->attached}};
     bool remote = y->bucket[1] != NULL;
     enum exit_code code;
 
@@ -311,9 +318,9 @@ remove_gone(struct syncing *y)
                        .parallel = 8,
                        .silent = remote,
                        .dry = y->dry};
+    y->attached = (struct attached){.count = 0}; /* the remover's now */
     code = flow_run(f);
-    if (w.remover.open != NULL)
-        remover_drop(w.remover.open);
+    remover_fini(&w.remover);
     free(f);
     return code;
 }
@@ -322,7 +329,7 @@ static enum exit_code
 maybe_remove(struct syncing *y, enum exit_code code)
 {
     const char *most = args_value(y->s->args, "max-delete");
-    char size[NUM_SIZE_TEXT];
+    char size[NUM_SIZE_TEXT], where[ATTACHED_TEXT] = "";
     uint64_t limit = UINT64_MAX;
     enum err rc = ERR_OK;
 
@@ -347,9 +354,14 @@ maybe_remove(struct syncing *y, enum exit_code code)
                      "%" PRIu64 " would be deleted, --max-delete allows %" PRIu64
                      ": nothing was deleted",
                      y->gone_count, limit);
-    if (rc == ERR_OK && !y->dry)
-        rc = select_agreed(y->s, &y->s->eb, "delete %" PRIu64 ", %s, from %s",
-                           y->gone_count, num_size_text(y->gone_bytes, size), y->to);
+    if (rc == ERR_OK && !y->dry && !args_has(y->s->args, "yes")) {
+        if (y->bucket[1] != NULL)
+            (void)attached_text(&y->attached, y->s->to, span_of(y->bucket[1]), where);
+        y->attached.asked = true;
+        rc = select_agreed(y->s, &y->s->eb, "delete %" PRIu64 ", %s, from %s%s%s",
+                           y->gone_count, num_size_text(y->gone_bytes, size), y->to,
+                           where[0] != '\0' ? "," : "", where);
+    }
     if (rc != ERR_OK) {
         fprintf(stderr, "forebay: %s\n", y->s->eb.text);
         return EXIT_DIFFERS;
@@ -409,6 +421,7 @@ sync_act(struct session *s)
     if (y.gone != NULL)
         fclose(y.gone);
     claims_fini(&y.claims);
+    attached_fini(&y.attached);
     free(y.f);
     free(y.bucket[0]);
     free(y.bucket[1]);

@@ -21,7 +21,7 @@ struct walk {
     uint32_t next;
     size_t skip;         /* bytes of a key that are not of its name */
     struct span pattern; /* or empty */
-    bool one, begun, over;
+    bool one, begun, over, any;
     struct found now;
 };
 
@@ -111,6 +111,7 @@ take_listed(struct walk *w, const struct s3xml_list_entry *e)
 
     if (w->pattern.len > 0 && !glob_match(w->pattern, e->key))
         return false;
+    w->any = true;
     if (!e->is_prefix && !filter_takes(&w->o.filter, name))
         return false;
     arena_reset(w->item);
@@ -205,6 +206,12 @@ walk_next(struct walk *w, const struct found **out, struct errbuf *eb)
     if (w->files != NULL)
         return next_file(w, out, eb);
     return w->one ? next_one(w, out, eb) : next_remote(w, out, eb);
+}
+
+bool
+walk_any(const struct walk *w)
+{
+    return w->files != NULL || w->one || w->any;
 }
 
 void

@@ -37,4 +37,6 @@ enum err walk_open(struct session *s, const struct place *p, const struct walk_o
 /* *out is NULL at the end. ERR_NOT_FOUND of WALK_ONE: there is nothing. */
 enum err walk_next(struct walk *w, const struct found **out,
                    struct errbuf *eb) MUST_CHECK;
+/* Has the place anything at all? What a filter leaves out counts. Local places always do. */
+bool walk_any(const struct walk *w);
 void walk_close(struct walk **wp);

@@ -33,6 +33,27 @@ bucket_call(struct s3_client *c, const char *method, struct span bucket,
 }
 
 enum err
+s3_bucket_remote(struct s3_client *c, struct span bucket, struct arena *a,
+                 struct s3_bucket_remote *out, struct s3_failure *f, struct errbuf *eb)
+{
+    struct s3_call_spec o = {.method = "HEAD", .bucket = bucket};
+    struct s3_call *call = NULL;
+    enum err rc = call_ask(c, &o, nothing, &call, f, eb);
+
+    *out = (struct s3_bucket_remote){nothing, nothing};
+    if (rc == ERR_OK) {
+        struct fields h = http_fields(call->head);
+
+        out->endpoint = arena_span(a, fields_get(h, "x-forebay-remote"));
+        out->bucket = arena_span(a, fields_get(h, "x-forebay-remote-bucket"));
+    } else if (rc == ERR_NOT_FOUND && f->code[0] == '\0') {
+        rc = err_set(eb, ERR_NO_BUCKET, "no bucket \"%.*s\"", SPAN_ARG(bucket));
+    }
+    s3_end(&call);
+    return rc;
+}
+
+enum err
 s3_bucket_make(struct s3_client *c, struct span bucket, struct s3_failure *f,
                struct errbuf *eb)
 {

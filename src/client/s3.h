@@ -211,6 +211,14 @@ enum err s3_bucket_make(struct s3_client *c, struct span bucket, struct s3_failu
                         struct errbuf *eb) MUST_CHECK;
 enum err s3_bucket_head(struct s3_client *c, struct span bucket, struct s3_failure *f,
                         struct errbuf *eb) MUST_CHECK;
+/* Where a Forebay server says that the objects of an attached bucket live; empty spans: not attached, or another server.
+ * In the arena. */
+struct s3_bucket_remote {
+    struct span endpoint, bucket;
+};
+enum err s3_bucket_remote(struct s3_client *c, struct span bucket, struct arena *a,
+                          struct s3_bucket_remote *out, struct s3_failure *f,
+                          struct errbuf *eb) MUST_CHECK;
 enum err s3_bucket_remove(struct s3_client *c, struct span bucket, struct s3_failure *f,
                           struct errbuf *eb) MUST_CHECK;
 

@@ -574,7 +574,7 @@ def test_a_listing_without_the_remote_is_done_in_part(tier, remote_s3, tmp_path)
         assert "0 differ, 1 are the same" in cli("diff", *sides).stderr
     assert cli("cat", f"{place}/*e*").stdout == "here"
     assert cli("find", place, "-o", "name", ends=(0,)).stdout == f"{place}/here\n"
-    for unasked in (("rm", "-r", place), ("rb", "--force", "--yes", place)):
+    for unasked in (("rm", "-r", place), ("rb", "--force", "--remote", "--yes", place)):
         assert "nothing is deleted" in cli(*unasked).stderr
     assert {entry["Key"] for entry in remote_s3.list_objects_v2(Bucket=bucket)["Contents"]} == {"here", "not"}
     cli("rm", "-r", "--yes", place, ends=(1, 5))  # 5: the remote is left alone by now

@@ -89,10 +89,28 @@ s3_create_bucket(struct request *q)
     return s3_answer_empty(q, 200);
 }
 
+/* A client that deletes objects says where they go from: a write to an attached bucket goes to its remote. */
+static void
+put_remote_headers(struct request *q)
+{
+    const struct map_backend *b = &q->bucket->backend;
+
+    if (!q->bucket->cached || q->caller.kind == CALLER_ANONYMOUS)
+        return;
+    if (b->endpoint != NULL)
+        http_header(q->http, "x-forebay-remote", span_of(b->endpoint));
+    else
+        http_headerf(q->http, "x-forebay-remote", "https://s3.%s.amazonaws.com",
+                     b->region != NULL ? b->region : "us-east-1");
+    http_header(q->http, "x-forebay-remote-bucket",
+                span_of(b->bucket != NULL ? b->bucket : ""));
+}
+
 enum err
 s3_head_bucket_op(struct request *q)
 {
     http_header(q->http, "x-amz-bucket-region", span_of(q->api->options.region));
+    put_remote_headers(q);
     return s3_answer_empty(q, 200);
 }
 
