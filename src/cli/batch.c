@@ -54,7 +54,7 @@ struct batch {
 };
 
 static void
-read_line(void *arg)
+batch_read_line(void *arg)
 {
     struct batch *b = arg;
 
@@ -69,7 +69,7 @@ batch_next_line(struct batch *b, uint64_t *number)
 
     if (rt_sem_acquire(&b->reading, DEADLINE_NEVER) != ERR_OK)
         return NULL;
-    if (!b->over && rt_blocking(read_line, b, DEADLINE_NEVER) == ERR_OK && b->len >= 0) {
+    if (!b->over && rt_blocking(batch_read_line, b, DEADLINE_NEVER) == ERR_OK && b->len >= 0) {
         while (b->len > 0 && (b->line[b->len - 1] == '\n' || b->line[b->len - 1] == '\r'))
             b->line[--b->len] = '\0';
         *number = ++b->number;

@@ -216,8 +216,8 @@ cli_bucket_set(struct session *s)
 }
 
 static enum exit_code
-run_set(const struct args *a)
+run_bucket_set(const struct args *a)
 {
     return session_run(a, cli_bucket_set, NULL);
 }
-const struct cli_verb cli_bucket_set_verb = {&verb, run_set};
+const struct cli_verb cli_bucket_set_verb = {&verb, run_bucket_set};

@@ -99,7 +99,7 @@ struct emptying {
 };
 
 static enum err
-count_one(void *arg, const struct s3xml_list_entry *e)
+rb_count_one(void *arg, const struct s3xml_list_entry *e)
 {
     struct emptying *x = arg;
 
@@ -109,7 +109,7 @@ count_one(void *arg, const struct s3xml_list_entry *e)
 }
 
 static enum err
-add_one(void *arg, const struct s3xml_list_entry *e)
+rb_add_one(void *arg, const struct s3xml_list_entry *e)
 {
     struct emptying *x = arg;
 
@@ -120,7 +120,7 @@ static enum err
 find_all(struct flow *f, void *arg, struct errbuf *eb)
 {
     struct emptying *x = CONTAINER_OF(arg, struct emptying, remover);
-    enum err rc = list_pages(f->s, x->bucket, SPAN(""), SPAN(""), add_one, x, eb);
+    enum err rc = list_pages(f->s, x->bucket, SPAN(""), SPAN(""), rb_add_one, x, eb);
 
     return rc == ERR_OK ? remover_flush(&x->remover, eb) : rc;
 }
@@ -133,7 +133,7 @@ empty_bucket(struct session *s, struct span bucket, const char *where)
     struct emptying x = {.remover = {.f = f}, .s = s, .bucket = bucket};
     char size[NUM_SIZE_TEXT];
     enum exit_code code = EXIT_OK_;
-    enum err rc = list_pages(s, bucket, SPAN(""), SPAN(""), count_one, &x, &s->eb);
+    enum err rc = list_pages(s, bucket, SPAN(""), SPAN(""), rb_count_one, &x, &s->eb);
 
     if (rc == ERR_OK && !args_has(s->args, "dry-run"))
         rc = session_all_listed(s);

@@ -148,7 +148,7 @@ rm_find(struct flow *f, void *arg, struct errbuf *eb)
 
 /* A name that stands for many. */
 static bool
-is_many(const struct session *s)
+rm_is_many(const struct session *s)
 {
     bool many = args_has(s->args, "recursive");
 
@@ -163,7 +163,7 @@ rm_agree(struct removal *r, struct session *s)
     char size[NUM_SIZE_TEXT];
     enum err rc;
 
-    if (args_has(s->args, "yes") || args_has(s->args, "dry-run") || !is_many(s))
+    if (args_has(s->args, "yes") || args_has(s->args, "dry-run") || !rm_is_many(s))
         return ERR_OK;
     if (args_value(s->args, "from-file") != NULL)
         return select_agreed(s, &s->eb, "delete all that --from-file names");
