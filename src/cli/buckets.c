@@ -47,6 +47,13 @@ make_all(struct session *s)
         struct place p;
         enum err rc = place_bucket(s->args->at[i], &p, &s->eb);
 
+        if (rc == ERR_OK && p.key.len > 0) {
+            err_set(&s->eb, ERR_BAD_REQUEST,
+                    "\"%s\" names more than a bucket: folders are made by the objects in "
+                    "them; mb s3://%.*s",
+                    p.text, SPAN_ARG(p.bucket));
+            return cli_usage(&s->eb, &mb);
+        }
         if (rc == ERR_OK)
             rc = dry ? would_make(s, p.bucket, &f)
                      : s3_bucket_make(s->s3, p.bucket, &f, &s->eb);

@@ -8,6 +8,7 @@
 #include "base/num.h"
 #include "cli/archive.h"
 #include "cli/disk_tool.h"
+#include "node/absent.h"
 #include "store/store_rescue.h"
 #include "wire/tar.h"
 
@@ -16,6 +17,9 @@ static const struct flag flags[] = {
     {"prefix", 'p', "TEXT", "only keys that begin with it", false},
     {"scratch", 0, "DIR", "folder for the scratch index; default TMPDIR or /tmp", false},
     {"dry-run", 'n', NULL, "read and verify, write nothing", false},
+    {"partial", 0, NULL,
+     "export what is on these disks although disks of the node are missing (exit code 1)",
+     false},
     {"yes", 'y', NULL, "replace existing files without asking", false},
     {"json", 0, NULL, "as JSON, a line each", false},
     {"quiet", 'q', NULL, "no progress", false},
@@ -35,8 +39,9 @@ static const struct verb verb = {
     .most = 257,
     .examples = examples,
     .flags = flags,
-    .more = "TARGET is FILE.tar, - for standard output, or a folder. Name all "
-            "disks of the node. Each byte is verified before it\n"
+    .more = "TARGET is FILE.tar, - for standard output, or a folder. All disks "
+            "of the node must be named; --partial exports what\n"
+            "the named ones hold when others are lost. Each byte is verified before it "
             "is written; damaged objects are listed and skipped (exit code 6). "
             "Older versions, delete markers and open uploads\n"
             "are skipped (forebay backup has them). Objects are written to "
@@ -52,6 +57,7 @@ struct exporting {
     const char **paths; /* owned */
     bool tar, failed;
     struct store_exported result;
+    struct node_absents absents; /* disks of the node that were not named */
 
     /* The tar, or the file at hand of a folder; and the folder's list. */
     struct archive_out out, list;
@@ -180,6 +186,29 @@ folder_end(void *arg, struct errbuf *eb)
 
 /* ---- */
 
+/* Half of a node looks like all of it once it is a tar. */
+static enum err
+export_check_absent(struct exporting *x, struct errbuf *eb)
+{
+    const struct args *a = x->tool->args;
+    const struct node_absents *n = &x->absents;
+    char text[512] = "";
+    size_t at = 0;
+
+    node_absents_find(x->paths, (unsigned)a->count - 1, &x->absents);
+    if (n->count == 0 || args_has(a, "partial"))
+        return ERR_OK;
+    for (unsigned i = 0; i < n->count && at < sizeof text - 1; i++)
+        at += (size_t)MAX(snprintf(text + at, sizeof text - at, "%s%s (disk %.8s%s)",
+                                   i > 0 ? ", " : "", n->at[i].path, n->at[i].id,
+                                   n->at[i].is_there ? "" : ", not found there"),
+                          0);
+    return err_set(eb, ERR_BAD_REQUEST,
+                   "the node has %u more disk%s: %s. Name %s too; if one is lost, "
+                   "--partial exports what the others hold",
+                   n->count, n->count > 1 ? "s" : "", text, n->count > 1 ? "them" : "it");
+}
+
 static enum err
 open_target(struct exporting *x, struct errbuf *eb)
 {
@@ -241,7 +270,9 @@ disk_export_work(struct disk_tool *t)
     if (scratch == NULL)
         o.scratch = tmp != NULL && tmp[0] != '\0' ? tmp : "/tmp";
     buf_init(&x->text, KIB(256));
-    t->rc = open_target(x, &t->eb);
+    t->rc = export_check_absent(x, &t->eb);
+    if (t->rc == ERR_OK)
+        t->rc = open_target(x, &t->eb);
     if (t->rc == ERR_OK)
         t->rc = store_export(&o, &sink, &x->result, &t->eb);
     if (t->rc == ERR_OK)
@@ -249,6 +280,37 @@ disk_export_work(struct disk_tool *t)
     archive_out_close(&x->out);
     archive_out_close(&x->list);
     buf_fini(&x->text);
+}
+
+/* What a missing disk holds is known by its share of the node alone. */
+static uint64_t
+export_missing_objects(const struct exporting *x)
+{
+    uint64_t weight = 0;
+
+    for (unsigned i = 0; i < x->absents.count; i++)
+        weight += x->absents.at[i].weight;
+    return x->absents.given_weight == 0
+               ? 0
+               : (uint64_t)((double)x->result.objects * (double)weight /
+                            (double)x->absents.given_weight);
+}
+
+static void
+export_tell_absent(const struct disk_tool *t, const struct exporting *x)
+{
+    for (unsigned i = 0; i < x->absents.count; i++)
+        fprintf(stderr, "forebay: disk %.8s (%s, %s) is not in the export\n",
+                x->absents.at[i].id, x->absents.at[i].path, x->absents.at[i].text);
+    if (x->absents.count > 0)
+        fprintf(stderr,
+                "forebay: PARTIAL: objects that only these disks hold are missing, about "
+                "%llu by the disks' share of the node; objects of buckets with more "
+                "copies than missing disks are complete\n",
+                (unsigned long long)export_missing_objects(x));
+    if (!x->absents.known && !t->quiet)
+        fprintf(stderr, "forebay: note: no list of the node's disks was found: whether "
+                        "these are all of them is not known\n");
 }
 
 static enum exit_code
@@ -262,10 +324,12 @@ disk_export_report(const struct disk_tool *t, const struct exporting *x)
         fprintf(to,
                 "{\"kind\":\"summary\",\"objects\":%llu,\"bytes\":%llu,\"aside\":%llu,"
                 "\"damaged\":%llu,\"older_left_out\":%llu,"
-                "\"parts_left_out\":%llu}\n",
+                "\"parts_left_out\":%llu,\"disks_missing\":%u,"
+                "\"objects_missing_about\":%llu}\n",
                 (unsigned long long)r->objects, (unsigned long long)r->bytes,
                 (unsigned long long)r->aside, (unsigned long long)r->damaged,
-                (unsigned long long)r->older, (unsigned long long)r->open_parts);
+                (unsigned long long)r->older, (unsigned long long)r->open_parts,
+                x->absents.count, (unsigned long long)export_missing_objects(x));
     else if (!t->quiet || r->damaged > 0)
         fprintf(to, "%llu objects, %s; %llu of them under .forebay/id; %llu damaged\n",
                 (unsigned long long)r->objects, num_size_text(r->bytes, size),
@@ -275,8 +339,11 @@ disk_export_report(const struct disk_tool *t, const struct exporting *x)
                 "older versions (%llu on these disks) and open uploads (%llu "
                 "parts) are skipped: forebay backup has them\n",
                 (unsigned long long)r->older, (unsigned long long)r->open_parts);
+    export_tell_absent(t, x);
     if (r->damaged > 0)
         return EXIT_CHECKSUM;
+    if (x->absents.count > 0)
+        return EXIT_DIFFERS;
     if (r->objects > 0 || (!args_has(t->args, "bucket") && !args_has(t->args, "prefix")))
         return EXIT_OK_;
     fprintf(stderr, "forebay: no object matches --bucket and --prefix\n");
@@ -296,6 +363,7 @@ disk_export_run(const struct args *a)
 {
     struct exporting x = {.target = a->at[a->count - 1]};
     struct disk_tool t = {.args = a};
+    enum exit_code code;
     enum err rc;
 
     x.tar = strcmp(x.target, "-") == 0 || ends_with(x.target, ".tar");
@@ -310,7 +378,9 @@ disk_export_run(const struct args *a)
     x.tool = &t;
     rc = disk_tool_run(&t, a, disk_export_work, &x);
     free(x.paths);
-    return rc == ERR_OK ? disk_export_report(&t, &x) : cli_fail(rc, &t.eb);
+    code = rc == ERR_OK ? disk_export_report(&t, &x) : cli_fail(rc, &t.eb);
+    node_absents_fini(&x.absents);
+    return code;
 }
 
 const struct cli_verb cli_disk_export = {&verb, disk_export_run};

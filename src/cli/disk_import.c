@@ -7,11 +7,13 @@
 #include "cli/disk_tool.h"
 #include "cli/import.h"
 #include "cli/local.h"
+#include "wire/s3name.h"
 
 static const struct flag flags[] = {
     {"bucket", 'b', "NAME", "target bucket; default: the first folder of each path",
      false},
     {"prefix", 'p', "TEXT", "prefix of each key", false},
+    {"rename", 0, "OLD=NEW", "bucket OLD of the source becomes NEW", true},
     {"dry-run", 'n', NULL, "count, write nothing", false},
     {"json", 0, NULL, "as JSON, a line each", false},
     {"quiet", 'q', NULL, "no progress", false},
@@ -20,6 +22,7 @@ static const struct flag flags[] = {
 static const char *const examples[] = {
     "forebay disk import ./data everything.tar",
     "forebay disk import ./data ./photos --bucket photos --prefix 2026/",
+    "forebay disk import ./data everything.tar --rename \"My Photos=my-photos\"",
     "zcat dump.tar.gz | forebay disk import ./data - --bucket dump",
     NULL,
 };
@@ -35,12 +38,16 @@ static const struct verb verb = {
             "archive of forebay disk export restores the same\n"
             "objects with metadata and ETags; for other tars and folders, "
             "paths become keys. Existing objects are skipped, so an\n"
-            "interrupted import is simply repeated. Exit code 1 when something "
-            "was skipped as unusable.",
+            "interrupted import is simply repeated. A bucket whose name S3 does not "
+            "allow is left out unless --rename gives it another.\n"
+            "Exit code 1 when something was left out.",
 };
 
+#define RENAMES_MAX 256
 struct importing {
     struct disk_tool *tool;
+    struct import_rename renames[RENAMES_MAX];
+    size_t rename_count;
     const char *source;
     struct imported result;
 };
@@ -69,6 +76,8 @@ disk_import_work(struct disk_tool *t)
     const char *bucket = args_value(a, "bucket"), *prefix = args_value(a, "prefix");
     struct import_options o = {.bucket = span_of(bucket != NULL ? bucket : ""),
                                .prefix = span_of(prefix != NULL ? prefix : ""),
+                               .renames = m->renames,
+                               .rename_count = m->rename_count,
                                .dry_run = args_has(a, "dry-run"),
                                .say = disk_import_say,
                                .progress = on_bytes,
@@ -121,13 +130,52 @@ disk_import_report(const struct disk_tool *t, const struct importing *m)
     return r->refused == 0 ? EXIT_OK_ : EXIT_DIFFERS;
 }
 
+static enum err
+import_check_name(const char *flag, struct span name, struct errbuf *eb)
+{
+    return s3_bucket_ok(name)
+               ? ERR_OK
+               : err_set(eb, ERR_BAD_REQUEST,
+                         "%s: \"%.*s\" cannot be a bucket's name: %d to %d of a-z, 0-9, "
+                         "\"-\" and \".\"",
+                         flag, (int)MIN(name.len, 255u), name.at, S3_BUCKET_MIN,
+                         S3_BUCKET_MAX);
+}
+
+/* "OLD=NEW": NEW has no "=". */
+static enum err
+import_read_renames(struct importing *m, const struct args *a, struct errbuf *eb)
+{
+    const char *text;
+    enum err rc = ERR_OK;
+
+    if (args_value(a, "bucket") != NULL)
+        rc = import_check_name("--bucket", span_of(args_value(a, "bucket")), eb);
+    while (rc == ERR_OK && (text = args_nth(a, "rename", m->rename_count)) != NULL) {
+        const char *equals = strrchr(text, '=');
+
+        if (equals == NULL || equals == text)
+            return err_set(eb, ERR_BAD_REQUEST, "--rename \"%s\": expected OLD=NEW",
+                           text);
+        if (m->rename_count == RENAMES_MAX)
+            return err_set(eb, ERR_BAD_REQUEST, "--rename is given over %d times",
+                           RENAMES_MAX);
+        rc = import_check_name("--rename", span_of(equals + 1), eb);
+        m->renames[m->rename_count++] =
+            (struct import_rename){{text, (size_t)(equals - text)}, span_of(equals + 1)};
+    }
+    return rc;
+}
+
 static enum exit_code
 disk_import_run(const struct args *a)
 {
     struct importing m = {.source = a->at[a->count - 1]};
     struct disk_tool t = {.args = a};
-    enum err rc;
+    enum err rc = import_read_renames(&m, a, &t.eb);
 
+    if (rc != ERR_OK)
+        return cli_usage(&t.eb, &verb);
     m.tool = &t;
     rc = disk_tool_run(&t, a, disk_import_work, &m);
     return rc == ERR_OK ? disk_import_report(&t, &m) : cli_fail(rc, &t.eb);

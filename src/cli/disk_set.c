@@ -210,7 +210,12 @@ const struct cli_verb cli_disk_ls = {&ls, run_ls};
     }
 
 static const struct flag add_flags[] = {
-    WAIT_FLAGS, SESSION_FLAGS, {NULL, 0, NULL, NULL, false}};
+    {"create", 0, NULL, "make the folder where it is missing", false},
+    {"not-empty", 0, NULL, "the folder may hold other things: data is put beside them",
+     false},
+    WAIT_FLAGS,
+    SESSION_FLAGS,
+    {NULL, 0, NULL, NULL, false}};
 static const char *const add_examples[] = {"forebay disk add /mnt/disk4", NULL};
 static const struct verb add = {
     .name = "disk add",
@@ -237,6 +242,8 @@ do_add(struct session *s)
     json_begin(&j, &body);
     json_open_object(&j, NULL);
     json_text(&j, "path", whole);
+    json_bool(&j, "create", args_has(s->args, "create"));
+    json_bool(&j, "not_empty", args_has(s->args, "not-empty"));
     json_end(&j);
     rc = disk_set_change(s, "/_/disks", &body, true);
     buf_fini(&body);

@@ -214,12 +214,45 @@ is_key(struct span key)
     return key.len >= 1 && key.len <= STORE_KEY_MAX && utf8_valid(key);
 }
 
+static struct span
+import_bucket_name(const struct import *i, struct span name)
+{
+    if (i->o->bucket.len > 0)
+        return i->o->bucket;
+    for (size_t n = 0; n < i->o->rename_count; n++)
+        if (span_eq(i->o->renames[n].from, name))
+            return i->o->renames[n].to;
+    return name;
+}
+
+/* A bucket that no API would accept by this name is not made. One that is there already has a name of its own kind. */
+static bool
+import_takes_bucket(struct import *i, struct span name)
+{
+    bool there = !i->o->dry_run && map_bucket_find(map_now(i->node->map), name) != NULL;
+
+    if (i->o->exact_buckets || there || s3_bucket_ok(name))
+        return true;
+    i->result.refused++;
+    if (i->refused_bucket != NULL && span_is(name, i->refused_bucket))
+        return false;
+    free(i->refused_bucket);
+    i->refused_bucket = xmemdup0(name.at, name.len);
+    i->result.refused--; /* counted by refuse() */
+    refuse(i,
+           "\"%.*s\" cannot be a bucket's name: %d to %d of a-z, 0-9, \"-\" and \".\"; "
+           "its objects are left out. Give it another one: --rename \"%.*s=NAME\"",
+           (int)MIN(name.len, 255u), name.at, S3_BUCKET_MIN, S3_BUCKET_MAX,
+           (int)MIN(name.len, 255u), name.at);
+    return false;
+}
+
 /* Everything of the object that outlives the call. */
 static struct import_object *
 object_new(struct import *i, const struct exported *e, bool exact)
 {
     struct import_object *o = xcalloc(1, sizeof *o);
-    struct span bucket = i->o->bucket.len > 0 ? i->o->bucket : e->bucket;
+    struct span bucket = import_bucket_name(i, e->bucket);
     char *key;
 
     o->import = i;
@@ -297,6 +330,8 @@ import_begin(struct import *i, const struct exported *e, bool exact, bool *wante
     if (!is_key(o->e.key)) {
         refuse(i, "\"%.*s\": a key is 1 to %u bytes of UTF-8", (int)o->e.key.len,
                o->e.key.at, STORE_KEY_MAX);
+    } else if (!import_takes_bucket(i, o->e.bucket)) {
+        ; /* said */
     } else if (i->o->dry_run) {
         i->result.objects++;
         i->result.bytes += e->size;
@@ -553,6 +588,8 @@ enum err
 import_finish(struct import *i, struct errbuf *eb)
 {
     object_free(&i->object);
+    free(i->refused_bucket);
+    i->refused_bucket = NULL;
     rt_group_join(&i->group);
     if (i->rc != ERR_OK)
         *eb = i->eb;

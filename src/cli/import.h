@@ -12,9 +12,15 @@
 
 #define IMPORT_AT_ONCE 64
 
+/* A bucket of the source that becomes another one here. */
+struct import_rename {
+    struct span from, to;
+};
 struct import_options {
     struct span bucket,
-        prefix;          /* into this bucket, under this prefix; empty: as it was */
+        prefix; /* into this bucket, under this prefix; empty: as it was */
+    const struct import_rename *renames; /* borrowed */
+    size_t rename_count;
     bool exact_buckets;  /* buckets must be there: restore has made them */
     bool dry_run;        /* counts only */
     uint64_t body_most;  /* 0: 5 GiB; larger objects are written in parts ... */
@@ -35,6 +41,8 @@ struct import {
     struct node_offline *node; /* borrowed */
     const struct import_options *o;
     struct imported result;
+
+    char *refused_bucket; /* owned: the last one whose name cannot be; said once */
 
     /* The object at hand. */
     struct import_object *object;

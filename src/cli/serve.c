@@ -27,6 +27,8 @@ static const struct flag flags[] = {
     {"set", 0, "NAME=VALUE", "sets one option; forebay config explains them", true},
     {"engine", 0, "auto|uring|epoll", "I/O engine", false},
     {"without", 0, "DISK", "start without this lost disk, by path or id", true},
+    {"not-empty", 0, NULL, "a new folder may hold other things: data is put beside them",
+     false},
     {"auth", 0, NULL, "ask for keys on loopback too", false},
     {"tls-cert", 0, "FILE", "the server's certificate and its chain (PEM): serve HTTPS",
      false},
@@ -397,6 +399,7 @@ serve_run(const struct args *a)
     o.dir_count = typed.count;
     o.without = (const char *const *)typed.without;
     o.without_count = typed.without_count;
+    o.dirs_not_empty = args_has(a, "not-empty");
     o.addr = addr;
     take_node(c, &o);
     hide_memory(c);

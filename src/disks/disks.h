@@ -315,6 +315,13 @@ void disks_buckets(struct disks *ds,
                    bool (*next)(void *arg, uint64_t after, struct disks_bucket *out),
                    void *arg);
 
+/* Refuses a folder that is unlikely to be meant as a disk: a missing one, and one that holds other things and nothing of ours, unless
+ * they may. May switch. */
+struct disks_folder_may {
+    bool be_missing, have_others;
+};
+enum err disks_folder_check(const char *path, const struct disks_folder_may *may,
+                            struct errbuf *eb) MUST_CHECK;
 /* Adds a folder as a disk of the node, and creates it if it is missing. Keys placed there by
  * their order move there in the background. ERR_DENIED, ERR_EXISTS with a message: it is, or
  * was, a disk of a node. */

@@ -9,8 +9,16 @@
 enum err
 node_find_state(struct node *n)
 {
+    struct disks_folder_may may = {.be_missing = true,
+                                   .have_others = n->o->dirs_not_empty};
     unsigned which = 0;
-    enum err rc = disks_find_state(n->o->dirs, n->o->dir_count, &which, &n->eb);
+    enum err rc = ERR_OK;
+
+    for (unsigned i = 0; rc == ERR_OK && i < n->o->dir_count; i++)
+        rc = disks_folder_check(n->o->dirs[i], &may, &n->eb);
+    if (rc == ERR_BAD_REQUEST)
+        return rc; /* what else is wrong with a disk is said below */
+    rc = disks_find_state(n->o->dirs, n->o->dir_count, &which, &n->eb);
 
     if (rc == ERR_OK)
         n->state_path = n->o->dirs[which];

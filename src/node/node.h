@@ -39,6 +39,7 @@ struct node_live {
 struct node_options {
     const char *const *dirs; /* the disks, in any order; made when missing */
     unsigned dir_count;
+    bool dirs_not_empty; /* a new one may hold other things */
     const char *const
         *without; /* disks that are lost, by path or id: it starts without them */
     unsigned without_count;

@@ -1,9 +1,12 @@
 """What cost a new user data, time or trust: what removes says where, and what is not there is an error."""
 
 import json
+import subprocess
+import tarfile
 
 import pytest
-from rigs import fakeremote
+from rigs import fakeremote, forebay
+from rigs.process import PATIENCE
 
 from command import Cli
 
@@ -174,3 +177,86 @@ def test_rm_of_a_name_that_is_not_there(cli, tree):
     cli("rm", f"{tree}/none", f"{tree}/e", status=1)  # the other one goes
     assert f"there is no object {tree}/none" in cli.stderr
     assert [o["key"] for o in json.loads(cli("ls", "-r", tree, "-o", "json"))] == ["d/f1", "d/f2"]
+
+
+def test_mb_of_a_folder_is_refused(cli):
+    cli("mb", "s3://mb-folder/a", status=2)
+    assert "names more than a bucket" in cli.stderr and "mb s3://mb-folder" in cli.stderr
+    cli("stat", "s3://mb-folder", status=3)
+
+
+# ---- disks of a node ----
+
+
+def run(*args, status=0, input=None):
+    done = subprocess.run([str(a) for a in (forebay.binary(), *args)], env=forebay.server_env(), input=input, capture_output=True, text=True, timeout=PATIENCE)
+    for word in forebay.BAD_WORDS:
+        assert word not in done.stderr, done.stderr
+    assert done.returncode == status, f"{args}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout + done.stderr
+
+
+def test_an_export_is_of_all_disks_or_says_what_is_not_in_it(start_forebay, tmp_path):
+    process = start_forebay("a", args=(str(tmp_path / "b"),))
+    here = Cli(process, tmp_path)
+    here("mb", "s3://data")
+    (tmp_path / "up").mkdir()
+    for i in range(40):
+        (tmp_path / "up" / f"f{i}").write_bytes(b"x" * i)
+    here("cp", "-q", "-r", tmp_path / "up", "s3://data")
+    process.end()
+    for one, other in ((tmp_path / "a", tmp_path / "b"), (tmp_path / "b", tmp_path / "a")):  # the list is in the state, and in its copy
+        said = run("disk", "export", one, tmp_path / "half.tar", status=2)
+        assert f"1 more disk: {other} (disk " in said and "--partial" in said
+        assert not (tmp_path / "half.tar").exists()
+    run("disk", "export", tmp_path / "a", tmp_path / "b", tmp_path / "all.tar")
+    with tarfile.open(tmp_path / "all.tar") as tar:
+        assert len(tar.getnames()) == 40
+    (tmp_path / "b").rename(tmp_path / "lost")
+    assert "not found there" in run("disk", "export", tmp_path / "a", tmp_path / "half.tar", status=2)
+    said = run("disk", "export", "--partial", tmp_path / "a", tmp_path / "half.tar", status=1)
+    with tarfile.open(tmp_path / "half.tar") as tar:
+        count = len(tar.getnames())
+    assert 0 < count < 40
+    assert f"({tmp_path / 'b'}, active) is not in the export" in said and f"about {count} by the disks' share" in said
+    summary = json.loads(run("disk", "export", "--json", "-n", "--partial", tmp_path / "a", tmp_path / "half2.tar", status=1).splitlines()[0])
+    assert summary["disks_missing"] == 1 and summary["objects_missing_about"] == count
+
+
+def test_a_folder_that_is_not_ours_is_refused(start_forebay, tmp_path):
+    mine = tmp_path / "home"
+    mine.mkdir()
+    (mine / "letter.txt").write_text("mine")
+    said = run("serve", mine, "--listen", "127.0.0.1:0", status=2)
+    assert '"letter.txt"' in said and "--not-empty" in said and str(mine) in said
+    assert sorted(p.name for p in mine.iterdir()) == ["letter.txt"]
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/lost+found").mkdir()  # a new file system
+    process = start_forebay("a")
+    here = Cli(process, tmp_path)
+    here("disk", "add", tmp_path / "none", status=3)
+    assert "--create" in here.stderr and not (tmp_path / "none").exists()
+    here("disk", "add", mine, status=2)
+    assert '"letter.txt"' in here.stderr and "--not-empty" in here.stderr
+    assert sorted(p.name for p in mine.iterdir()) == ["letter.txt"]
+    here("disk", "add", "--create", "--no-wait", tmp_path / "none")
+    here("disk", "add", "--not-empty", "--no-wait", mine)
+    process.end()
+    start_forebay("a", args=(str(mine), str(tmp_path / "none"))).end()  # now it is ours
+
+
+def test_import_makes_no_bucket_that_nothing_accepts(start_forebay, tmp_path):
+    for name in ("My Photos/a", "My Photos/b", "fine/c", "x/d"):
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / name).write_text(name)
+    new = tmp_path / "new"
+    said = run("disk", "import", new, tmp_path / "in", status=1)
+    assert said.count('"My Photos" cannot be a bucket\'s name') == 1 and '--rename "My Photos=NAME"' in said
+    assert '"x" cannot be' in said and "imported 1 objects" in said and "3 skipped" in said
+    for flags, word in ((["--rename", "x=Y Z"], '"Y Z"'), (["--rename", "x"], "OLD=NEW"), (["--bucket", "B_"], '"B_"')):
+        assert word in run("disk", "import", new, tmp_path / "in", *flags, status=2)
+    said = run("disk", "import", new, tmp_path / "in", "--rename", "My Photos=my-photos", "--rename", "x=fine")
+    assert "imported 3 objects" in said
+    here = Cli(start_forebay("new"), tmp_path)
+    assert here("ls", "-o", "name").split() == ["s3://fine", "s3://my-photos"]
+    assert here("cat", "s3://my-photos/b") == "My Photos/b" and here("cat", "s3://fine/d") == "x/d"

@@ -114,7 +114,7 @@ def test_disks_come_and_go_under_load(start_forebay, tmp_path):
     assert plain.ask(process.port, "PUT", book.bucket).status == 200
     load = ledger.Load(process.port, book, rng)
     load.wait_acks(50)
-    cli(process, "disk", "add", str(tmp_path / "c"))
+    cli(process, "disk", "add", "--create", str(tmp_path / "c"))
     load.wait_acks(50)
     cli(process, "disk", "remove", str(tmp_path / "b"), status=4)  # in use
     cli(process, "disk", "drain", str(tmp_path / "b"), "--no-wait")

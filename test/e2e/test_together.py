@@ -179,7 +179,7 @@ def test_many_settings_at_once(start_forebay, tmp_path, draw):
         process = start()
         others = [str(tmp_path / f"disk{disk}") for disk in range(1, disks)]
         for disk in others:
-            cli(process, "disk", "add", disk)
+            cli(process, "disk", "add", "--create", disk)
         assert attach(process, "remote", remote.endpoint).returncode == 0
         if ttl:
             cli(process, "bucket", "set", "s3://remote", "--ttl", ttl)

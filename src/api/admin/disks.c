@@ -1,7 +1,8 @@
 /* disks: the disks of this node, shown and changed.
  *
  *     GET    /_/disks             all of them, and what is on its way between them
- *     POST   /_/disks             {"path": "/mnt/d"}: one more
+ *     POST   /_/disks             {"path": "/mnt/d"}: one more; "create": true where it is missing, "not_empty":
+ *                                 true where it holds other things
  *     POST   /_/disks/DISK/drain  {"undo": true} takes it back
  *     POST   /_/disks/DISK/remove {"force": true}: even where it holds the only copy
  *
@@ -164,6 +165,13 @@ admin_disk_add(struct request *q)
         rc = err_set(
             &eb, ERR_BAD_REQUEST,
             "\"%.200s\" is no path from the root: the server may stand elsewhere", path);
+    if (rc == ERR_OK) {
+        struct disks_folder_may may = {
+            .be_missing = json_is_true(json_object_get(doc, "create")),
+            .have_others = json_is_true(json_object_get(doc, "not_empty"))};
+
+        rc = disks_folder_check(path, &may, &eb);
+    }
     if (rc == ERR_OK)
         rc = disks_add(q->api->options.disks, path, id, &eb);
     if (rc == ERR_OK)
