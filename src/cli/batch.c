@@ -69,7 +69,8 @@ batch_next_line(struct batch *b, uint64_t *number)
 
     if (rt_sem_acquire(&b->reading, DEADLINE_NEVER) != ERR_OK)
         return NULL;
-    if (!b->over && rt_blocking(batch_read_line, b, DEADLINE_NEVER) == ERR_OK && b->len >= 0) {
+    if (!b->over && rt_blocking(batch_read_line, b, DEADLINE_NEVER) == ERR_OK &&
+        b->len >= 0) {
         while (b->len > 0 && (b->line[b->len - 1] == '\n' || b->line[b->len - 1] == '\r'))
             b->line[--b->len] = '\0';
         *number = ++b->number;
