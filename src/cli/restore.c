@@ -308,7 +308,8 @@ take_state(struct restoring *r, struct errbuf *eb)
             "the node's state stands twice in the backup, or before what it says "
             "of itself");
     while ((rc = meta_dump_next(&dump, &key, &value, eb)) == ERR_OK) {
-        rc = put_pair(r, key, value, eb);
+        if (!map_is_own_key(key))
+            rc = put_pair(r, key, value, eb);
         if (rc != ERR_OK)
             return rc;
     }

@@ -308,7 +308,7 @@ is_durable(struct disks *ds, unsigned i, const struct version *v)
 {
     assert(i < atomic_load(&ds->slot_count));
 
-    return v->epoch < ds->control.o.epoch || v->counter <= ds->slots[i].durable;
+    return v->epoch < ds->control.first_map_epoch || v->counter <= ds->slots[i].durable;
 }
 
 /* Makes all present commits durable on the placed disks. The caller holds no key's lock. */

@@ -371,6 +371,8 @@ disks_new(const struct store_options *o)
     struct disks *ds = xcalloc(1, sizeof *ds);
 
     ds->control.o = *o;
+    if (o->map_epoch == 0)
+        ds->control.o.map_epoch = o->epoch;
     ds->block_cache = block_cache_new(o->block_cache_bytes);
     atomic_init(&ds->hedge.credit, HEDGE_CREDIT_MAX);
     ds->keylocks = keylocks_new();
@@ -401,11 +403,16 @@ open_set(struct disks *ds, const struct disks_options *o, struct errbuf *eb)
     for (unsigned i = 0; rc == ERR_OK && i < o->count; i++) {
         rc = check_given(&g[i], &ds->control.membership, o->disk.cluster_id, eb);
         ds->control.o.epoch = MAX(ds->control.o.epoch, g[i].is.epoch + 1);
+        ds->control.o.map_epoch = MAX(ds->control.o.map_epoch, g[i].is.map_epoch + 1);
     }
+    if (rc == ERR_OK)
+        map_epoch_begin(ds);
     for (unsigned i = 0; rc == ERR_OK && i < ds->control.membership.count; i++)
         rc = check_listed(o, g, &ds->control.membership.disks[i], eb);
     if (rc == ERR_OK)
         rc = open_all(ds, o, g, eb);
+    if (rc == ERR_OK)
+        rc = map_epoch_opened(ds, eb);
     free(g);
     return rc;
 }

@@ -39,7 +39,7 @@ struct disks_options {
     const char *const *paths; /* in any order */
     unsigned count;
     struct store_options
-        disk; /* for each disk; epoch: the least; block_cache_bytes: for all together */
+        disk; /* for each disk; epoch and map_epoch: the least; block_cache_bytes: for all together */
     const char *
         state; /* the folder of the node's state, where the list of disks is; NULL: none is kept */
     const char *const *
@@ -52,6 +52,16 @@ struct disks_options {
             arg); /* called after each durable change of the list; may switch; NULL: none */
     void *arg;
 };
+/* ---- map_epoch.c: the count of starts, and the epoch of versions ---- */
+/* The count of starts, which content ids and upload ids have. Earlier ids have no higher one. */
+uint64_t disks_starts(const struct disks *ds);
+/* The map epoch of everything written from now on; earlier versions have no higher one. */
+uint64_t disks_map_epoch(const struct disks *ds);
+/* Raises it, when the cluster has a new map: durable on every disk in service, then in use. Never
+ * lowers it: a lower one is ignored. On an error the old one stays in use. May switch. */
+enum err disks_raise_map_epoch(struct disks *ds, uint64_t epoch,
+                               struct errbuf *eb) MUST_CHECK;
+
 /* Call before opening: finds which of the paths is the disk with the node's state. If all are
  * new, it is the first. If two claim it, one may have been lost while the other continued from a
  * copy of the state; then it is the other. ERR_NOT_FOUND: there are disks, but none has it.
@@ -219,8 +229,6 @@ enum err disks_upload_list(struct disks *ds, uint64_t bucket, unsigned copies,
                            uint32_t *count, bool *more, struct errbuf *eb) MUST_CHECK;
 
 /* ---- restored.c: what a backup reads, and what a restore writes under the original ids ---- */
-/* The epoch of everything written from now on; older writes have no higher epoch. */
-uint64_t disks_epoch(const struct disks *ds);
 /* Reads a whole part of an upload in progress; *entry is its entry. ERR_NO_UPLOAD. */
 enum err disks_part_read_begin(struct disks *ds, const struct disks_key *k,
                                const struct upload_id *u, uint32_t number,
@@ -228,7 +236,7 @@ enum err disks_part_read_begin(struct disks *ds, const struct disks_key *k,
                                struct errbuf *eb) MUST_CHECK;
 /* As disks_commit(), but creates the version with birth `born`, in its order among the versions
  * of the key. meta->versioning, which is not 0, says what it does to the others. `born` is of an
- * earlier epoch than disks_epoch(). */
+ * earlier epoch than disks_map_epoch(). */
 enum err disks_commit_version(struct disks_writer **wp, const struct object_meta *meta,
                               const struct version *born, struct errbuf *eb) MUST_CHECK;
 /* Writes a delete marker: ENTRY_MARKER with ENTRY_VERSIONED or ENTRY_SUSPENDED, its version and

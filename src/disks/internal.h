@@ -103,8 +103,9 @@ struct disks {
 
     /* Control loop. */
     struct {
-        struct store_options o; /* for disks added later */
-        struct rt_dir *state;   /* owned; NULL: no list is kept */
+        struct store_options o;   /* for disks added later */
+        uint64_t first_map_epoch; /* with which this start began */
+        struct rt_dir *state;     /* owned; NULL: no list is kept */
         struct membership membership;
         /* The last process closed in order, or its traces are handled. */
         bool closed_well;
@@ -276,6 +277,13 @@ set_changed(struct disks *ds)
 {
     atomic_fetch_add(&ds->serial, 1);
 }
+
+/* ---- map_epoch.c ---- */
+
+/* Before the first disk opens: versions of this start are of control.o.map_epoch. */
+void map_epoch_begin(struct disks *ds);
+/* All are open: a disk whose logs had a later epoch than its superblock has raised it for all. */
+enum err map_epoch_opened(struct disks *ds, struct errbuf *eb) MUST_CHECK;
 
 /* ---- list.c ---- */
 

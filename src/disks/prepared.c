@@ -5,6 +5,9 @@
  *     its coordinator is out:                      it may have been acknowledged: commit it in its coordinator's order
  *     no replica has it, and all have answered:    it was rejected, or something newer has replaced it: abort it
  *     a replica that may know gave no answer:      it stays, until that one answers, comes back, or is removed
+ *
+ * A version that another node coordinates is committed where a replica here has it as a version of
+ * the key. Otherwise it stays, past any start, until that node or a new owner of the key ends it.
  */
 #include <assert.h>
 #include <string.h>
@@ -38,9 +41,17 @@ struct ending {
     uint64_t going;     /* bits of slots that are about to be removed */
     bool known;         /* its bucket is known; else `key` has no immutable name */
     bool leftover;      /* from a start before this one */
+    bool foreign; /* another node coordinates it: only that node's outcome ends it here */
     struct disks_key key;
     struct disks_bucket bucket; /* owned */
 };
+
+/* The map epoch under which it was prepared: below that of this start, no write in progress. */
+static uint64_t
+prepared_epoch(const struct store_prepared *u)
+{
+    return u->coordinator.node != 0 ? u->coordinator.epoch : u->prepared.epoch;
+}
 
 static struct ending
 ending_of(struct disks *ds, unsigned slot, const struct store_prepared *u)
@@ -49,7 +60,9 @@ ending_of(struct disks *ds, unsigned slot, const struct store_prepared *u)
                        .what = u,
                        .slot = slot,
                        .on = &ds->slots[slot].at,
-                       .leftover = u->prepared.epoch < ds->control.o.epoch,
+                       .leftover = prepared_epoch(u) < ds->control.first_map_epoch,
+                       .foreign = u->coordinator.node != 0 &&
+                                  u->coordinator.node != ds->control.o.node,
                        .key.at = {.bucket = u->bucket, .key = u->key}};
 
     assert(slot < atomic_load(&ds->slot_count));
@@ -175,14 +188,18 @@ resolve_prepared(const struct ending *e, bool *decided, struct errbuf *eb)
     struct said said = prepared_ask_all(e, &why);
     enum err rc;
 
-    *decided = said.decided || coordinator_is_out(e, said.no) ||
-               ((said.away | said.dumb) & e->going) != 0;
+    assert(!e->foreign || u->coordinator.epoch > 0);
+    *decided =
+        said.decided || (!e->foreign && (coordinator_is_out(e, said.no) ||
+                                         ((said.away | said.dumb) & e->going) != 0));
     if (*decided) {
         rc = replica_commit_prepared(e->on, &e->key.at, &u->content,
                                      said.decided ? &said.as : &u->prepared, eb);
         *decided = rc == ERR_OK;
         return rc;
     }
+    if (e->foreign)
+        return ERR_OK; /* the coordinator commits or aborts it, or the key's new owner */
     if (said.dumb != 0) {
         *eb = why;
         return said.rc;
@@ -259,7 +276,7 @@ static enum err
 each_on(struct disks *ds, unsigned slot, uint64_t going, ending_fn *end,
         struct errbuf *eb)
 {
-    const struct version begun = {ds->control.o.epoch, atomic_load(&ds->ids.counter)};
+    const struct version begun = {disks_map_epoch(ds), atomic_load(&ds->ids.counter)};
     struct arena *a = arena_new(KIB(16), MIB(2));
     struct content_id last, *after = NULL;
     bool more = true;

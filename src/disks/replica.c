@@ -106,10 +106,10 @@ local_write_abort(struct replica_writer **wp)
 
 static enum err
 local_prepare(struct replica_writer **wp, const struct object_meta *meta,
-              struct errbuf *eb)
+              const struct coordinator *by, struct errbuf *eb)
 {
     struct store_writer *w = take_writer(wp);
-    enum err rc = store_prepare(&w, meta, eb);
+    enum err rc = store_prepare(&w, meta, by, eb);
 
     assert(w == NULL);
     return rc;

@@ -120,8 +120,8 @@ struct replica_writer; /* a body being written */
     X(upload_prepare, store_upload_prepare,                                              \
       (const struct store_key *k, const struct upload_id *u,                             \
        const struct store_part *parts, uint32_t count, const struct content_id *content, \
-       const struct object_meta *meta, struct errbuf *eb),                               \
-      (k, u, parts, count, content, meta, eb))                                           \
+       const struct object_meta *meta, const struct coordinator *by, struct errbuf *eb), \
+      (k, u, parts, count, content, meta, by, eb))                                       \
     X(upload_complete, store_upload_complete,                                            \
       (const struct store_key *k, const struct upload_id *u,                             \
        const struct store_part *parts, uint32_t count, const struct object_meta *meta,   \
@@ -182,7 +182,7 @@ struct replica_ops {
         const struct replica_writer *w); /* the writer's */
     /* These take the writer: *wp is NULL afterwards, whatever the result. */
     enum err (*prepare)(struct replica_writer **wp, const struct object_meta *meta,
-                        struct errbuf *eb);
+                        const struct coordinator *by, struct errbuf *eb);
     enum err (*commit)(struct replica_writer **wp, const struct object_meta *meta,
                        const struct store_condition *c, struct entry *out,
                        struct errbuf *eb);

@@ -6,12 +6,6 @@
 #include "base/mem.h"
 #include "disks/write.h"
 
-uint64_t
-disks_epoch(const struct disks *ds)
-{
-    return ds->control.o.epoch;
-}
-
 /* ---- parts of an upload in progress ---- */
 
 enum err

@@ -374,7 +374,7 @@ complete_on_replicas(struct disks_writer *w, const struct completing *c,
     assert(c->parts != NULL);
     for (unsigned i = 1; rc == ERR_OK && i < w->count; i++) {
         rc = replica_upload_prepare(writer_replica(w, i), &w->key.at, c->upload, c->parts,
-                                    c->count, &c->content, c->meta, eb);
+                                    c->count, &c->content, c->meta, NULL, eb);
         if (rc != ERR_OK && w->count - 1 >= w->least) {
             writer_remove_copy(w, i--, &c->content);
             rc = ERR_OK;

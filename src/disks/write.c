@@ -256,7 +256,7 @@ prepare_copies(struct disks_writer *w, const struct content_id *content,
         enum err rc;
 
         POINT(COPY_WRITTEN);
-        rc = writer_replica(w, i)->ops->prepare(&w->to[i], meta, eb);
+        rc = writer_replica(w, i)->ops->prepare(&w->to[i], meta, NULL, eb);
         POINT(COPY_PREPARED);
         if (rc == ERR_OK)
             continue;

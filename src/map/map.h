@@ -110,6 +110,19 @@ const struct map_bucket *map_bucket_at(const struct map *m,
 const struct map_bucket *map_bucket_ref(const struct map_bucket *b);
 void map_bucket_drop(const struct map_bucket **bp);
 
+/* ---- the epoch: epoch.c ---- */
+
+/* Versions of objects are (map epoch, counter). Each start of a node has a higher epoch than any that it used before, and
+ * so has each change of the map of a cluster; a change of a bucket has none of its own. With one node the epoch is a key of
+ * the embedded meta, and the superblocks of the disks hold it too: the highest of them counts (disks_open()). */
+
+/* The epoch behind the one that meta has: the least for this start. Changes nothing. May switch. */
+enum err map_epoch_next(struct meta *m, uint64_t *out, struct errbuf *eb) MUST_CHECK;
+/* Makes it durable; a lower one than meta has is ignored. May switch. */
+enum err map_epoch_store(struct meta *m, uint64_t epoch, struct errbuf *eb) MUST_CHECK;
+/* True of a key that belongs to this node or cluster alone: no backup takes it, no restore writes it. */
+bool map_is_own_key(struct span key);
+
 /* ERR_EXISTS when the name is taken. `backend` NULL: native. On ERR_OK *out is one reference. May switch. */
 enum err map_bucket_create(struct map_service *s, struct span name,
                            const struct map_backend *backend, int64_t now_ms,

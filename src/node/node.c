@@ -173,6 +173,8 @@ node_open_all(struct node *n)
     if (rc == ERR_OK)
         rc = state_check_lost(n->meta, n->disks, n->state_path, &n->eb);
     if (rc == ERR_OK)
+        rc = map_epoch_store(n->meta, disks_map_epoch(n->disks), &n->eb);
+    if (rc == ERR_OK)
         node_write_state_copies(n); /* before any object is moved */
     if (rc == ERR_OK)
         rc = open_users(n);

@@ -57,10 +57,14 @@ node_offline_open(const char *const *paths, unsigned count, struct node_offline 
         o.disk.node = out->id.node;
         o.disk.epoch = out->id.starts;
         memcpy(o.disk.cluster_id, out->id.cluster_id, sizeof o.disk.cluster_id);
-        rc = disks_open(&o, &out->disks, eb);
+        rc = map_epoch_next(out->meta, &o.disk.map_epoch, eb);
     }
     if (rc == ERR_OK)
+        rc = disks_open(&o, &out->disks, eb);
+    if (rc == ERR_OK)
         rc = state_check_lost(out->meta, out->disks, paths[which], eb);
+    if (rc == ERR_OK)
+        rc = map_epoch_store(out->meta, disks_map_epoch(out->disks), eb);
     free(state);
     if (rc != ERR_OK)
         node_offline_close(out);
@@ -79,10 +83,12 @@ node_offline_raise(const char *const *paths, unsigned count, uint64_t epoch,
 {
     enum err rc;
 
-    if (disks_epoch(n->disks) > epoch)
+    if (disks_starts(n->disks) > epoch && disks_map_epoch(n->disks) > epoch)
         return ERR_OK;
-    n->id.starts = epoch;
+    n->id.starts = MAX(n->id.starts, epoch);
     rc = identity_put(n->folders.state, &n->id, eb);
+    if (rc == ERR_OK)
+        rc = map_epoch_store(n->meta, epoch, eb);
     node_offline_close(n);
     *n = (struct node_offline){0};
     return rc == ERR_OK ? node_offline_open(paths, count, n, eb) : rc;

@@ -173,16 +173,28 @@ take_superblock(struct store *d, struct errbuf *eb)
                        "the disk was served at epoch %" PRIu64
                        ", this node is at %" PRIu64 ": restart the node with it",
                        s.epoch, d->o.epoch);
+    if (d->o.ids != NULL && atomic_load(&d->ids->map_epoch) <= s.map_epoch && !d->again)
+        return err_set(eb, ERR_DENIED,
+                       "the disk has versions of map epoch %" PRIu64
+                       ", this node is at %" PRIu64 ": restart the node with it",
+                       s.map_epoch, atomic_load(&d->ids->map_epoch));
     s.generation++;
     if (!d->again) {
         d->former_epoch = s.epoch;
         s.epoch = MAX(d->o.epoch, s.epoch + 1);
+        if (d->o.ids == NULL)
+            s.map_epoch =
+                MAX(d->o.map_epoch != 0 ? d->o.map_epoch : d->o.epoch, s.map_epoch + 1);
     }
+    if (d->o.ids == NULL)
+        atomic_store(&d->ids->map_epoch, s.map_epoch);
+    s.map_epoch = MAX(s.map_epoch, atomic_load(&d->ids->map_epoch));
     rc = superblock_save(d->state, d->superblock, &s, eb);
     POINT(START_SUPERBLOCK);
     memcpy(d->disk_id, s.disk_id, sizeof d->disk_id);
     d->generation = s.generation;
     d->epoch = s.epoch;
+    d->map_epoch = s.map_epoch;
     return rc;
 }
 
@@ -202,6 +214,7 @@ store_identify(const char *path, struct store_identity *out, struct errbuf *eb)
         memcpy(out->cluster_id, s.cluster_id, sizeof out->cluster_id);
         memcpy(out->disk_id, s.disk_id, sizeof out->disk_id);
         out->epoch = s.epoch;
+        out->map_epoch = s.map_epoch;
         out->generation = s.generation;
         out->node_state = (s.flags & SUPERBLOCK_NODE_STATE) != 0;
         out->removed = (s.flags & SUPERBLOCK_REMOVED) != 0;
@@ -220,6 +233,7 @@ store_id(const struct store *d, uint8_t out[16])
 struct mark_job {
     struct store *disk;
     uint32_t set, clear; /* flags */
+    uint64_t map_epoch;  /* at least */
     struct errbuf *eb;
     enum err rc;
 };
@@ -235,8 +249,11 @@ mark_on_owner(void *arg)
     if (j->rc != ERR_OK)
         return;
     s.flags = (s.flags & ~j->clear) | j->set;
+    s.map_epoch = MAX(s.map_epoch, j->map_epoch);
     s.generation++;
     j->rc = superblock_save(d->state, d->superblock, &s, j->eb);
+    if (j->rc == ERR_OK)
+        d->map_epoch = s.map_epoch;
 }
 
 static enum err
@@ -246,6 +263,16 @@ store_set_flags(struct store *d, uint32_t set, uint32_t clear, struct errbuf *eb
         .disk = d, .set = set, .clear = clear, .eb = eb, .rc = ERR_CANCELLED};
     enum err rc = on_owner_loop(d, mark_on_owner, &j);
 
+    return rc == ERR_OK ? j.rc : rc;
+}
+
+enum err
+store_raise_map_epoch(struct store *d, uint64_t epoch, struct errbuf *eb)
+{
+    struct mark_job j = {.disk = d, .map_epoch = epoch, .eb = eb, .rc = ERR_CANCELLED};
+    enum err rc = on_owner_loop(d, mark_on_owner, &j);
+
+    assert(epoch > 0);
     return rc == ERR_OK ? j.rc : rc;
 }
 
@@ -392,6 +419,9 @@ open_on_owner(void *arg)
     }
     if (rc == ERR_OK)
         rc = recover_disk(d, eb);
+    /* A rebuilt superblock knew less than the logs. */
+    if (rc == ERR_OK && atomic_load(&d->ids->map_epoch) > d->map_epoch)
+        rc = store_raise_map_epoch(d, atomic_load(&d->ids->map_epoch), eb);
     if (rc == ERR_OK)
         rc = health_start(d->health, d->disk_id, eb);
     if (rc == ERR_OK)

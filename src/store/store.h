@@ -49,13 +49,18 @@ void store_close(struct store **dp);
 /* The superblock of `path`, read without locking or opening. ERR_NOT_FOUND: not a disk. */
 struct store_identity {
     uint8_t cluster_id[16], disk_id[16];
-    uint64_t epoch;      /* of its last start */
+    uint64_t epoch;      /* the count of its last start */
+    uint64_t map_epoch;  /* no version on it is of a later one */
     uint64_t generation; /* of the superblock */
     bool node_state;     /* the disk holds the node's state */
     bool removed;        /* store_mark_removed() */
 };
 enum err store_identify(const char *path, struct store_identity *out,
                         struct errbuf *eb) MUST_CHECK;
+/* Makes `epoch` durable as that of the map: versions of it may be written from then on, once
+ * store_ids.map_epoch has it too. Never lowers it. One call at a time. May switch. */
+enum err store_raise_map_epoch(struct store *d, uint64_t epoch,
+                               struct errbuf *eb) MUST_CHECK;
 /* Records in the superblock that the disk no longer belongs to its node; opening it then fails
  * (ERR_DENIED). May switch. */
 enum err store_mark_removed(struct store *d, struct errbuf *eb) MUST_CHECK;

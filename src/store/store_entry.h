@@ -15,13 +15,21 @@ enum store_class { STORE_NATIVE, STORE_CACHED, STORE_CLASSES_ };
 #define STORE_SIZE_UNKNOWN UINT64_MAX
 #define STORE_PARTS_MAX    10000
 
-/* (epoch, node, counter): minted once per body, the same on every copy; see disk.md rule 6. */
+/* (start count, node, counter): minted once per body, the same on every copy; see disk.md rule 6. */
 struct content_id {
     uint8_t bytes[16];
 };
+/* Compared only between versions of one key. Never a clock, and not the count of starts. */
 struct version {
-    uint64_t epoch;   /* every start of a node has a new one */
-    uint64_t counter; /* within the epoch */
+    uint64_t
+        epoch; /* of the map under which the key's owner assigned it; every start has a new one */
+    uint64_t counter; /* within the epoch; shared by all disks of the node */
+};
+/* Who ordered a prepared version (two-phase commit), and under which map. */
+struct coordinator {
+    uint16_t
+        node; /* 0: the node that has the disk, in a record of a program before record version 5 */
+    uint64_t epoch; /* of the map */
 };
 
 enum entry_flags {

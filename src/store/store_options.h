@@ -10,6 +10,8 @@ struct block_cache;
  * store_open() owns them. */
 struct store_ids {
     _Atomic uint64_t counter;
+    _Atomic uint64_t
+        map_epoch; /* of new versions; only rises (store_raise_map_epoch()) */
 };
 
 /* Limits at which a disk counts as slow, or fails (health.h). 0 selects the default in brackets. */
@@ -27,8 +29,10 @@ struct store_limits {
 struct store_options {
     uint8_t cluster_id
         [16]; /* minted by the first serve, for ever; store_open() refuses another one's disk */
-    uint16_t node;          /* node number, 1 for the first */
-    uint64_t epoch;         /* of this start, higher than any before */
+    uint16_t node;  /* node number, 1 for the first */
+    uint64_t epoch; /* the count of starts, higher than any before */
+    uint64_t
+        map_epoch; /* of new versions: higher than any that the disk has seen. 0: as `epoch`; ignored with `ids` */
     uint64_t segment_bytes; /* maximum; 0: 1 GiB. Bodies from 16 MiB have their own */
     uint64_t
         cached_bytes; /* that the class cached is to take here: its logs and shared segments are a 64th of it at most, as

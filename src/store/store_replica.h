@@ -28,9 +28,10 @@ enum err store_write_begin_as(struct store *d, const struct store_key *k, uint64
  * on this disk. It survives restarts, invisible, until store_commit_prepared() or
  * store_abort_prepared(). ERR_BUSY: too many are prepared (store_options.prepared_max).
  * ERR_EXISTS: this content is already prepared or committed. Another error: unknown, as with
- * store_commit(); call store_abort_prepared(). */
+ * store_commit(); call store_abort_prepared(). `by`: the node that orders the write; NULL: this
+ * one. Only that node's outcome, or a new owner of the key, ends the prepared version. */
 enum err store_prepare(struct store_writer **wp, const struct object_meta *meta,
-                       struct errbuf *eb) MUST_CHECK;
+                       const struct coordinator *by, struct errbuf *eb) MUST_CHECK;
 /* Makes the prepared body the key's entry, as version `v`, or drops it if a newer entry or
  * tombstone is here. Every later look-up sees it. Not synced: after a crash it may be prepared
  * again. Idempotent. ERR_NOT_FOUND: nothing is prepared under this content, and the key is at an
@@ -51,6 +52,7 @@ struct store_prepared {
     /* Assigned at prepare: later than everything committed here before. If the owner is lost for
      * good, committing with this version, in its order, keeps the acknowledged writes. */
     struct version prepared;
+    struct coordinator coordinator; /* node 0: this node, under the epoch of `prepared` */
     uint64_t size;
     int64_t mtime_ms;
     struct upload_id upload; /* zero, or the upload that was to be completed */
@@ -132,7 +134,7 @@ enum err store_upload_prepare(struct store *d, const struct store_key *k,
                               const struct upload_id *u, const struct store_part *parts,
                               uint32_t count, const struct content_id *content,
                               const struct object_meta *meta,
-                              struct errbuf *eb) MUST_CHECK;
+                              const struct coordinator *by, struct errbuf *eb) MUST_CHECK;
 /* store_upload_complete() with a content id minted before. A repeat returns the entry of the
  * first call; if out->content is not `content`, abort what was prepared under `content`. */
 enum err store_upload_complete_as(struct store *d, const struct store_key *k,

@@ -25,7 +25,7 @@ struct replica_life {
     bool disturbed; /* a wait fails somewhere: any request may */
     struct store *disk[DISKS];
     struct store_ids ids;
-    uint64_t epoch;
+    uint64_t epoch, map_epoch;
     char *body; /* BODY_TOP bytes, one for each worker */
 };
 
@@ -139,7 +139,7 @@ do_put(struct replica_life *f, struct ledger_key *k, char *body)
     if (rc == ERR_OK)
         rc = write_both(w, body, k, s.write, 0, s.size, &eb);
     if (rc == ERR_OK)
-        rc = store_prepare(&w[1], &meta, &eb);
+        rc = store_prepare(&w[1], &meta, NULL, &eb);
     if (rc == ERR_OK) {
         rc =
             commit_both(&p, &key, &w[0], &meta, conditional ? &only_new : NULL, &content);
@@ -191,7 +191,8 @@ complete(struct replica_life *f, const struct place *p, const struct store_key *
                                .parts = count};
 
     if (rc == ERR_OK)
-        rc = store_upload_prepare(p->copy, key, u, parts, count, &content, &meta, &eb);
+        rc = store_upload_prepare(p->copy, key, u, parts, count, &content, &meta, NULL,
+                                  &eb);
     if (rc == ERR_OK)
         rc = store_upload_complete_as(p->owner, key, u, parts, count, &content, &meta,
                                       NULL, &entry, &eb);
@@ -515,10 +516,14 @@ open_both(struct replica_life *f, struct errbuf *eb)
     for (unsigned i = 0; i < DISKS; i++) {
         struct store_identity found;
 
-        if (store_identify(paths[i], &found, eb) == ERR_OK && found.epoch >= f->epoch)
-            f->epoch = found.epoch + 1;
+        if (store_identify(paths[i], &found, eb) != ERR_OK)
+            continue;
+        f->epoch = MAX(f->epoch, found.epoch + 1);
+        f->map_epoch = MAX(f->map_epoch, found.map_epoch);
     }
     o.epoch = f->epoch;
+    f->map_epoch += 1 + sim_random() % 3; /* of its own, not the count of starts */
+    atomic_store(&f->ids.map_epoch, f->map_epoch);
     for (unsigned i = 0; rc == ERR_OK && i < DISKS; i++)
         rc = store_open(paths[i], &o, &f->disk[i], eb);
     return rc;

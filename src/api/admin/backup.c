@@ -35,7 +35,8 @@ send_about(struct backup *b, const char *name, bool end)
     json_text(&j, "program", FOREBAY_VERSION);
     json_u64(&j, "time_ms", rt_wall_ns() / 1000000);
     if (!end)
-        json_u64(&j, "epoch", disks_epoch(b->disks));
+        /* Bounds the ids that it brings: of versions by the map's, of uploads by the count of starts. */
+        json_u64(&j, "epoch", MAX(disks_starts(b->disks), disks_map_epoch(b->disks)));
     if (end) {
         json_u64(&j, "objects", b->objects);
         json_u64(&j, "older", b->older);
@@ -63,7 +64,7 @@ backup_dump_meta(struct request *q, bool keys, struct buf *out, struct errbuf *e
         meta_list(q->api->options.meta, SPAN(""), a, &pairs, &count, &revision, eb);
 
     for (uint32_t i = 0; rc == ERR_OK && i < count; i++)
-        if (auth_is_secret(pairs[i].key) == keys)
+        if (auth_is_secret(pairs[i].key) == keys && !map_is_own_key(pairs[i].key))
             meta_dump_put(out, pairs[i].key, pairs[i].value);
     if (rc == ERR_OK && out->full)
         rc = err_set(eb, ERR_TOO_LARGE, "the node's state is over %u bytes", STATE_MAX);

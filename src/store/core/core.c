@@ -12,6 +12,20 @@ on_owner_loop(struct store *d, fiber_fn *fn, void *arg)
     return ERR_OK;
 }
 
+void
+version_saw(struct store *d, const struct version *v)
+{
+    struct store_ids *ids = d->ids;
+
+    assert(on_owner(d));
+    if (v->epoch < atomic_load(&ids->map_epoch))
+        return;
+    atomic_store(&ids->map_epoch, v->epoch);
+    if (v->counter > atomic_load(&ids->counter))
+        atomic_store(&ids->counter, v->counter);
+    assert(atomic_load(&ids->counter) >= v->counter);
+}
+
 struct content_id
 content_mint(struct store *d)
 {

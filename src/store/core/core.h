@@ -6,6 +6,7 @@
  * between two switches they have exclusive access.
  */
 #pragma once
+#include <assert.h>
 #include <stdatomic.h>
 
 #include "base/list.h"
@@ -23,11 +24,13 @@ struct store {
     struct store_ids *ids; /* own_ids, or the node's */
     struct store_ids own_ids;
     uint8_t disk_id[16];
-    uint64_t epoch;        /* of this open: higher than any on this disk before */
+    uint64_t
+        epoch; /* the start count of this open: higher than any on this disk before */
     uint64_t former_epoch; /* of the open before */
     bool again;            /* the second try of one open: the epoch is unchanged */
     uint64_t generation;   /* of the superblock */
-    uint32_t cluster_sum;  /* crc32c of the cluster id: the seed of block sums */
+    uint64_t map_epoch; /* of the superblock: no version here is of a later one; owner */
+    uint32_t cluster_sum; /* crc32c of the cluster id: the seed of block sums */
     struct rt_dir *root, *state, *dir[STORE_CLASSES_];
     struct rt_file *superblock; /* locked */
 
@@ -86,3 +89,20 @@ next_id(struct store *d)
 {
     return atomic_fetch_add_explicit(&d->ids->counter, 1, memory_order_relaxed) + 1;
 }
+/* The version of a change that this disk's committer orders. The epoch is read first: if it rises
+ * in between, the next version is still higher than this one. It is not above that of the
+ * superblock, which is durable: the next start begins with a higher one. Owner. */
+static inline struct version
+version_mint(struct store *d)
+{
+    uint64_t epoch = atomic_load_explicit(&d->ids->map_epoch, memory_order_acquire);
+    struct version v = {.epoch = epoch < d->map_epoch ? epoch : d->map_epoch};
+
+    v.counter = next_id(d);
+    assert(on_owner(d));
+    assert(v.epoch > 0);
+    return v;
+}
+/* Raises the epoch of new versions to that of `v`, and their counter: a version that is here is
+ * never given out again, nor a lower one. */
+void version_saw(struct store *d, const struct version *v);

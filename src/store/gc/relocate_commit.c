@@ -103,21 +103,22 @@ relocate_commit(const struct relocation *from, struct arena *a, struct store_key
         return rc;
     *key = (struct store_key){
         .bucket = m->bucket, .immutable_name = m->immutable_name, .key = m->key};
-    *c = (struct commit){.kind = m->kind,
-                         .key = key,
-                         .meta = meta,
-                         .content = m->content,
-                         .size = m->size,
-                         .payload = m->body,
-                         .block_sums = m->block_sums,
-                         .place = m->place,
-                         .upload = m->upload,
-                         .of.upload = {.part = m->part, .copy = m->copy},
-                         .version = m->version,
-                         .born = m->born,
-                         .layout = m->layout,
-                         .relocation = from,
-                         .still_holds = relocate_still_holds};
+    *c = (struct commit){
+        .kind = m->kind,
+        .key = key,
+        .meta = meta,
+        .content = m->content,
+        .size = m->size,
+        .payload = m->body,
+        .block_sums = m->block_sums,
+        .place = m->place,
+        .upload = m->upload,
+        .of.upload = {.part = m->part, .copy = m->copy, .coordinator = m->coordinator},
+        .version = m->version,
+        .born = m->born,
+        .layout = m->layout,
+        .relocation = from,
+        .still_holds = relocate_still_holds};
     switch (from->what) {
     case RELOCATE_MOVE:
     case RELOCATE_MANIFEST:

@@ -10,7 +10,8 @@
 #include "store/record/keys.h"
 #include "store/store_entry.h"
 
-#define ENTRY_FORMAT 1u
+#define ENTRY_FORMAT    1u
+#define PREPARED_FORMAT 2u /* of a prepared version with a coordinator; else 1 */
 /* In the coded flags only: the content id does not share epoch and counter with the version; it was born with another
  * version than it has. */
 #define FLAG_CONTENT 128u
@@ -155,31 +156,43 @@ entry_seal(const struct entry_key *where, unsigned char *out, const unsigned cha
     return len + 4;
 }
 
-/* What lies between format byte and sum; `bad` when the format is not ours. */
+/* What lies between format byte and sum; `bad` when the format is another. */
 static struct cursor
-entry_open_value(struct span value)
+open_format(struct span value, unsigned format)
 {
     struct cursor c = {.bad = true};
 
     if (value.len < 5 || value.len > VALUE_CODED_MAX)
         return c;
     c = cursor_of(value.at, value.len - 4);
-    if (take_be(&c, 1) != ENTRY_FORMAT)
+    if (take_be(&c, 1) != format)
         c.bad = true;
     return c;
 }
 
+static struct cursor
+entry_open_value(struct span value)
+{
+    return open_format(value, ENTRY_FORMAT);
+}
+
 /* The same; `bad` when the sum is wrong, too. */
 static struct cursor
-entry_unseal(const struct entry_key *where, struct span value)
+unseal_format(const struct entry_key *where, struct span value, unsigned format)
 {
-    struct cursor c = entry_open_value(value), tail;
+    struct cursor c = open_format(value, format), tail;
 
     if (c.bad)
         return c;
     tail = cursor_of(value.at + value.len - 4, 4);
     c.bad = (uint32_t)take_be(&tail, 4) != entry_sum(where, value.at, value.len - 4);
     return c;
+}
+
+static struct cursor
+entry_unseal(const struct entry_key *where, struct span value)
+{
+    return unseal_format(where, value, ENTRY_FORMAT);
 }
 
 static enum err
@@ -418,14 +431,19 @@ prepared_entry_encode(const struct entry_key *where, const struct prepared_entry
 
     assert(where->table == TABLE_PREPARED);
     assert(p->key.len <= STORE_KEY_MAX);
-    *at++ = ENTRY_FORMAT;
+    *at++ = p->coordinator.node != 0 ? PREPARED_FORMAT : ENTRY_FORMAT;
     at = put_varint(at, p->bucket);
     at = put_varint(at, p->key.len);
     if (p->key.len > 0)
         memcpy(at, p->key.at, p->key.len);
     at += p->key.len;
     memcpy(at, p->upload.id.bytes, sizeof p->upload.id.bytes);
-    at = entry_put_fields(at + sizeof p->upload.id.bytes, &p->entry);
+    at += sizeof p->upload.id.bytes;
+    if (p->coordinator.node != 0) {
+        at = put_varint(at, p->coordinator.node);
+        at = put_varint(at, p->coordinator.epoch);
+    }
+    at = entry_put_fields(at, &p->entry);
     return entry_seal(where, out, at);
 }
 
@@ -433,7 +451,8 @@ enum err
 prepared_entry_decode(const struct entry_key *where, struct span value,
                       struct prepared_entry *out)
 {
-    struct cursor c = entry_unseal(where, value);
+    bool named = value.len > 0 && (unsigned char)value.at[0] == PREPARED_FORMAT;
+    struct cursor c = unseal_format(where, value, named ? PREPARED_FORMAT : ENTRY_FORMAT);
     struct span upload;
 
     *out = (struct prepared_entry){0};
@@ -441,6 +460,11 @@ prepared_entry_decode(const struct entry_key *where, struct span value,
     out->key = take_span(&c, take_varint(&c, STORE_KEY_MAX));
     upload = take_span(&c, sizeof out->upload.id.bytes);
     memcpy(out->upload.id.bytes, upload.at, upload.len);
+    if (named) {
+        out->coordinator.node = (uint16_t)take_varint(&c, UINT16_MAX);
+        out->coordinator.epoch = take_varint(&c, UINT64_MAX);
+        c.bad |= out->coordinator.node == 0;
+    }
     entry_take_fields(&c, &out->entry);
     return cursor_at_end(&c);
 }

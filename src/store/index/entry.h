@@ -44,6 +44,7 @@ struct prepared_entry {
     uint64_t bucket;
     struct span key;         /* borrowed; reading: lies in the value given */
     struct upload_id upload; /* zero: none is completed by it */
+    struct coordinator coordinator;
     struct entry entry;
 };
 

@@ -313,6 +313,7 @@ list_take_prepared(struct listing *l, const struct coded_entry *e, uint32_t at)
     *out = (struct store_prepared){.bucket = p.bucket,
                                    .content = p.entry.content,
                                    .prepared = p.entry.version,
+                                   .coordinator = p.coordinator,
                                    .size = p.entry.size,
                                    .mtime_ms = p.entry.mtime_ms,
                                    .upload = p.upload};

@@ -122,6 +122,8 @@ take_newest_log(struct finding *f)
         wal_scan_begin(&scan, &source, STORE_ALIGN, 0, 0);
         while (got == SCAN_BATCH) {
             got = wal_scan_next(&scan, NULL);
+            for (uint32_t i = 0; got == SCAN_BATCH && i < scan.count; i++)
+                f->out->map_epoch = MAX(f->out->map_epoch, scan.records[i].version.epoch);
             if (got == SCAN_END && wal_scan_find_next(&scan, BATCH_MAX, &behind)) {
                 wal_scan_resume(&scan, &behind);
                 got = SCAN_BATCH;
@@ -160,6 +162,8 @@ superblock_from_segments(struct rt_dir *root, struct superblock *out, struct err
             rc = take_newest_log(&f);
         rt_dir_close(&f.dir);
     }
+    /* What the newest logs do not say, the replay of all logs raises. */
+    out->map_epoch = MAX(out->map_epoch, out->epoch);
     if (rc == ERR_OK && !f.any)
         rc = err_set(eb, ERR_NOT_FOUND, "there is no segment whose header can be read");
     return rc;

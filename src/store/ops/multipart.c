@@ -420,11 +420,14 @@ enum err
 store_upload_prepare(struct store *d, const struct store_key *k,
                      const struct upload_id *u, const struct store_part *parts,
                      uint32_t count, const struct content_id *content,
-                     const struct object_meta *meta, struct errbuf *eb)
+                     const struct object_meta *meta, const struct coordinator *by,
+                     struct errbuf *eb)
 {
     struct commit c = {
         .kind = LOG_RECORD_PREPARE, .key = k, .meta = meta, .content = *content};
 
+    if (by != NULL)
+        c.of.upload.coordinator = *by;
     return multipart_complete(d, u, parts, count, &c, eb);
 }
 

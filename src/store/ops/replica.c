@@ -32,9 +32,13 @@ store_drop_replica(struct store *d, const struct store_key *k, const struct vers
 /* ---- prepared versions ---- */
 
 enum err
-store_prepare(struct store_writer **wp, const struct object_meta *meta, struct errbuf *eb)
+store_prepare(struct store_writer **wp, const struct object_meta *meta,
+              const struct coordinator *by, struct errbuf *eb)
 {
     struct commit c = {.kind = LOG_RECORD_PREPARE};
+
+    if (by != NULL)
+        c.of.upload.coordinator = *by;
 
     assert(*wp != NULL);
     assert(meta != NULL);

@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "store/store_entry.h"
 
-#define FORMAT_VERSION  1
+#define FORMAT_VERSION  2 /* reads the one before, too */
 #define STORE_ALIGN     4096u
 #define BLOCK_BYTES     (16u << 10) /* of a block sum */
 #define HEAD_MAX        (20u << 10) /* header of a record */

@@ -143,6 +143,19 @@ put_place(struct record_writer *w, uint8_t field, const struct place *p)
 }
 
 static void
+put_coordinator(struct record_writer *w, const struct coordinator *c)
+{
+    char be[COORDINATOR_BYTES];
+
+    if (c->node == 0)
+        return;
+    assert(c->epoch > 0);
+    format_put_be(be, c->node, 2);
+    format_put_be(be + 2, c->epoch, 8);
+    record_put_span(w, FIELD_COORDINATOR, (struct span){be, sizeof be});
+}
+
+static void
 log_record_put_sum(struct record_writer *w, uint32_t sum)
 {
     char be[4];
@@ -177,6 +190,7 @@ put_object_fields(struct record_writer *w, const struct log_record *m)
     log_record_put_version(w, FIELD_BORN, &m->born);
     if (m->copy)
         record_put_span(w, FIELD_COPY, SPAN(""));
+    put_coordinator(w, &m->coordinator);
 }
 
 static void
@@ -198,6 +212,8 @@ put_segment_fields(struct record_writer *w, const struct log_record *m)
 static uint8_t
 record_version(const struct log_record *m)
 {
+    if (m->coordinator.node != 0)
+        return LOG_RECORD_VERSION_COORDINATED;
     if (m->meta != NULL && m->meta->whole_bytes != 0)
         return LOG_RECORD_VERSION_CHUNKS;
     if (m->meta == NULL || m->meta->versioning == STORE_UNVERSIONED)

@@ -86,6 +86,7 @@ struct log_record {
     uint32_t part;
     bool meta_behind;
     bool copy; /* of an upload-begin: it copies an object of another disk */
+    struct coordinator coordinator; /* of a prepare */
     const struct object_meta
         *meta; /* written: NULL for none. Read: see log_record_meta() */
 
@@ -136,6 +137,7 @@ enum log_record_field {
     FIELD_BORN = 36,
     FIELD_COPY = 37,
     FIELD_MARKER = 38, /* in archives only */
+    FIELD_COORDINATOR = 39,
     FIELD_CLUSTER = 40,
     FIELD_DISK,
     FIELD_CLASS,
@@ -167,9 +169,12 @@ enum log_record_field {
 #define LOG_RECORD_VERSION_CHUNKS 3
 /* Of a version-delete that ends the null versions before the one it names as well: read without that, they came back. */
 #define LOG_RECORD_VERSION_ENDS_NULL 4
-#define LOG_RECORD_VERSION_NEWEST    LOG_RECORD_VERSION_ENDS_NULL
-#define LAYOUT_PLAIN                 1
-#define LAYOUT_PARTS                 2
+/* Of a prepare that names its coordinator: a program that does not know the field would abort what another node prepared. */
+#define LOG_RECORD_VERSION_COORDINATED 5
+#define LOG_RECORD_VERSION_NEWEST      LOG_RECORD_VERSION_COORDINATED
+#define COORDINATOR_BYTES              10
+#define LAYOUT_PLAIN                   1
+#define LAYOUT_PARTS                   2
 static_assert(LOG_RECORD_PUT == 2, "kinds are numbers on the disk");
 static_assert(LOG_RECORD_VERSION_DELETE == 24, "kinds are numbers on the disk");
 static_assert(LOG_RECORD_BODY == 32, "kinds of body segments begin here");

@@ -127,6 +127,16 @@ parse_take_version(struct span value, struct version *v)
 }
 
 static bool
+parse_take_coordinator(struct span value, struct coordinator *out)
+{
+    struct cursor c = cursor_of(value.at, value.len);
+
+    out->node = (uint16_t)take_be(&c, 2);
+    out->epoch = take_be(&c, 8);
+    return !c.bad && cursor_left(&c) == 0 && out->node != 0 && out->epoch != 0;
+}
+
+static bool
 take_binding(struct log_record *m, uint8_t field, struct span value)
 {
     uint64_t number;
@@ -238,6 +248,8 @@ take_object_field(struct log_record *m, uint8_t field, struct span value)
     case FIELD_COPY:
         m->copy = true;
         return value.len == 0;
+    case FIELD_COORDINATOR:
+        return parse_take_coordinator(value, &m->coordinator);
     default:
         return true;
     }

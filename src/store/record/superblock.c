@@ -44,6 +44,7 @@ superblock_encode(const struct superblock *s, char out[SUPERBLOCK_BYTES])
     buf_be(&b, s->epoch, 8);
     buf_be(&b, (uint64_t)s->made_ms, 8);
     buf_be(&b, s->flags, 4);
+    buf_be(&b, s->map_epoch, 8);
     buf_zero(&b, SUPERBLOCK_BYTES - b.len);
     memcpy(out, b.at, SUPERBLOCK_BYTES);
     buf_fini(&b);
@@ -64,16 +65,18 @@ superblock_decode(struct span bytes, struct superblock *out, struct errbuf *eb)
         return err_set(eb, ERR_CORRUPT, "no superblock of a Forebay disk");
     if (sum != superblock_sum_of(bytes.at))
         return err_set(eb, ERR_CORRUPT, "the superblock's sum is wrong");
-    if (version != FORMAT_VERSION)
+    if (version < FORMAT_VERSION - 1 || version > FORMAT_VERSION)
         return err_set(eb, ERR_NOT_IMPLEMENTED,
-                       "the disk has format %" PRIu64 ", this program reads %u", version,
-                       FORMAT_VERSION);
+                       "the disk has format %" PRIu64 ", this program reads %u and %u",
+                       version, FORMAT_VERSION - 1, FORMAT_VERSION);
     memcpy(out->cluster_id, take_span(&c, 16).at, 16);
     memcpy(out->disk_id, take_span(&c, 16).at, 16);
     out->generation = take_be(&c, 8);
     out->epoch = take_be(&c, 8);
     out->made_ms = (int64_t)take_be(&c, 8);
     out->flags = (uint32_t)take_be(&c, 4);
+    /* Format 1: the count of starts was the epoch of versions. */
+    out->map_epoch = version >= 2 ? take_be(&c, 8) : out->epoch;
     return ERR_OK;
 }
 

@@ -10,7 +10,9 @@
 
 struct superblock {
     uint8_t cluster_id[16], disk_id[16];
-    uint64_t generation, epoch;
+    uint64_t generation;
+    uint64_t epoch;     /* the count of starts, of the latest */
+    uint64_t map_epoch; /* no version on the disk is of a later one */
     int64_t made_ms;
     uint32_t flags;
 };

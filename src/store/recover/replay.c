@@ -60,9 +60,7 @@ replay_oldest_log(struct store *d, enum store_class class)
 void
 replay_advance_counters(struct store *d, const struct log_record *m)
 {
-    if (m->version.epoch == d->epoch &&
-        m->version.counter > atomic_load(&d->ids->counter))
-        atomic_store(&d->ids->counter, m->version.counter);
+    version_saw(d, &m->version);
 }
 
 /* Each key's word of `key_filter` is somewhere else in memory, and its place among what is gathered: asked for while the records

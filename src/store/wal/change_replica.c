@@ -41,7 +41,10 @@ static enum err
 apply_prepare(struct changes *c, const struct log_record *m, struct entry *entry,
               struct errbuf *eb)
 {
-    struct prepared_entry p = {.bucket = m->bucket, .key = m->key, .upload = m->upload};
+    struct prepared_entry p = {.bucket = m->bucket,
+                               .key = m->key,
+                               .upload = m->upload,
+                               .coordinator = m->coordinator};
     enum err rc = record_entry(m, c->class, &p.entry, eb);
 
     if (rc != ERR_OK)

@@ -206,7 +206,12 @@ commit_record_of(struct committer *k, struct commit *c)
     if (c->kind == LOG_RECORD_RELOCATED)
         m.old_place = c->old_place;
     if (!kind->needs_no_version && !commit_has_version(c) && c->relocation == NULL)
-        m.version = (struct version){d->epoch, next_id(d)};
+        m.version = version_mint(d);
+    if (c->kind == LOG_RECORD_PREPARE) {
+        m.coordinator = c->of.upload.coordinator;
+        if (m.coordinator.node == 0)
+            m.coordinator = (struct coordinator){d->o.node, m.version.epoch};
+    }
     return m;
 }
 

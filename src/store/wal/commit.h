@@ -62,6 +62,8 @@ struct commit {
         struct { /* ARM_UPLOAD */
             uint32_t part;
             bool copy; /* of an upload-begin: the upload copies an object */
+            struct coordinator
+                coordinator; /* of a prepare; node 0: this node, under the map of now */
             bool
                 parts_moved; /* result for a manifest: a part has moved; build it again */
         } upload;

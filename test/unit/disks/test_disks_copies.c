@@ -593,7 +593,7 @@ prepare_on(struct store *d, const struct store_key *k, const struct content_id *
 
     if (rc == ERR_OK)
         rc = store_write(w, "abcd", 4, &eb);
-    return rc == ERR_OK ? store_prepare(&w, &meta, &eb) : rc;
+    return rc == ERR_OK ? store_prepare(&w, &meta, NULL, &eb) : rc;
 }
 
 /* An upload of one part, listed. */
@@ -640,8 +640,8 @@ decision_failed(void *arg)
     owner = g->ds->slots[p.at[0]].at.store;
     copy = g->ds->slots[p.at[1]].at.store;
     content = store_mint_id(owner);
-    CHECK(store_upload_prepare(copy, &k.at, &u, parts, 1, &content, &meta, &g->eb) ==
-          ERR_OK);
+    CHECK(store_upload_prepare(copy, &k.at, &u, parts, 1, &content, &meta, NULL,
+                               &g->eb) == ERR_OK);
     CHECK(store_upload_complete_as(owner, &k.at, &u, parts, 1, &content, &meta, NULL,
                                    &entry, &g->eb) == ERR_OK);
     body = store_mint_id(owner);

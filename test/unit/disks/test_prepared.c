@@ -61,7 +61,7 @@ write_half(struct rig *g, const struct disks_key *k, enum store_versioning versi
                                  &copy, &g->eb) == ERR_OK);
     CHECK(store_write(own, data, LEN, &g->eb) == ERR_OK);
     CHECK(store_write(copy, data, LEN, &g->eb) == ERR_OK);
-    CHECK(store_prepare(&copy, &meta, &g->eb) == ERR_OK);
+    CHECK(store_prepare(&copy, &meta, NULL, &g->eb) == ERR_OK);
     CHECK(store_commit(&own, &meta, NULL, entry, &g->eb) == ERR_OK);
     CHECK_U64(prepared_on(g, p->at[1]), 1);
     free(data);
@@ -197,7 +197,7 @@ refused(void *arg)
     places_of(g->ds, &k, &p);
     content = store_mint_id(g->ds->slots[p.at[0]].at.store);
     CHECK(store_upload_prepare(g->ds->slots[p.at[1]].at.store, &k.at, &u, parts, 1,
-                               &content, &meta, &g->eb) == ERR_OK);
+                               &content, &meta, NULL, &g->eb) == ERR_OK);
     CHECK(disks_upload_abort(g->ds, &k, &u, &g->eb) == ERR_BUSY);
     CHECK(set_diverge(g->ds, &g->eb) == ERR_OK);
     CHECK(rig_converged(g));
@@ -293,7 +293,144 @@ prepare_alone(struct rig *g, const struct disks_key *k, struct store *d,
     *content = store_mint_id(d);
     REQUIRE(store_write_begin_as(d, &k->at, 4, content, &w, &g->eb) == ERR_OK);
     CHECK(store_write(w, "abcd", 4, &g->eb) == ERR_OK);
-    CHECK(store_prepare(&w, &meta, &g->eb) == ERR_OK);
+    CHECK(store_prepare(&w, &meta, NULL, &g->eb) == ERR_OK);
+}
+
+/* Which coordinator, by the prepare records on a disk. */
+static struct store_prepared
+prepared_first(struct rig *g, unsigned slot, struct arena *a)
+{
+    struct store_prepared *found = NULL;
+    uint32_t count = 0;
+    bool more;
+
+    CHECK(store_prepared(g->ds->slots[slot].at.store, NULL, 1, a, &found, &count, &more,
+                         &g->eb) == ERR_OK);
+    CHECK_U64(count, 1);
+    return count > 0 ? found[0] : (struct store_prepared){0};
+}
+
+/* Two prepared versions without an outcome, of this node and of another one. A start aborts its own; the other stays past
+ * starts and passes until its coordinator's outcome comes. */
+static void
+of_another_node(void *arg)
+{
+    const struct coordinator other = {2, 1};
+    struct rig *g = arg;
+    struct disks_key mine = rig_key(g, "mine"), theirs = rig_key(g, "theirs");
+    struct object_meta meta = {.mtime_ms = 1};
+    struct content_id content, own;
+    struct store_prepared left;
+    struct store_writer *w = NULL;
+    struct arena *a = arena_new(KIB(4), MIB(1));
+    struct store *d;
+    struct version v;
+    struct entry entry;
+
+    REQUIRE(rig_open(g, 3) == ERR_OK);
+    CHECK(rig_converged(g));
+    d = g->ds->slots[1].at.store;
+    prepare_alone(g, &mine, d, &own);
+    content = store_mint_id(d);
+    REQUIRE(store_write_begin_as(d, &theirs.at, 4, &content, &w, &g->eb) == ERR_OK);
+    CHECK(store_write(w, "abcd", 4, &g->eb) == ERR_OK);
+    CHECK(store_prepare(&w, &meta, &other, &g->eb) == ERR_OK);
+    CHECK_U64(prepared_on(g, 1), 2);
+    for (unsigned start = 0; start < 3; start++) {
+        disks_close(&g->ds);
+        REQUIRE(rig_open(g, 3) == ERR_OK);
+        CHECK(set_diverge(g->ds, &g->eb) == ERR_OK); /* a pass, too */
+        CHECK(rig_converged(g));
+        CHECK_U64(prepared_on(g, 1), 1);
+        left = prepared_first(g, 1, a);
+        CHECK(memcmp(&left.content, &content, sizeof content) == 0);
+        CHECK_U64(left.coordinator.node, 2);
+    }
+    d = g->ds->slots[1].at.store;
+    v = (struct version){disks_map_epoch(g->ds) + 1, 1}; /* as the other owner gave it */
+    CHECK(store_commit_prepared(d, &theirs.at, &content, &v, &g->eb) == ERR_OK);
+    CHECK_U64(prepared_on(g, 1), 0);
+    CHECK(has_content(d, &theirs, &content));
+    CHECK(set_diverge(g->ds, &g->eb) == ERR_OK);
+    CHECK(rig_converged(g));
+    CHECK(disks_lookup(g->ds, &theirs, &entry, &g->eb) == ERR_OK);
+    arena_free(&a);
+    disks_close(&g->ds);
+
+    /* The other owner's version was of a later map: this start begins behind it. */
+    REQUIRE(rig_open(g, 3) == ERR_OK);
+    CHECK(disks_map_epoch(g->ds) >= v.epoch);
+    CHECK(rig_put_if(g, "theirs", 9, 5, NULL, &entry) == ERR_OK);
+    CHECK(version_order(&entry.version, &v) > 0);
+    CHECK(rig_converged(g));
+    CHECK(rig_get(g, "theirs", 9, 5) == ERR_OK);
+    disks_close(&g->ds);
+}
+
+/* It is committed where another replica here already has it as a version of the key. */
+static void
+of_another_node_and_committed(void *arg)
+{
+    const struct coordinator other = {2, 1};
+    struct rig *g = arg;
+    struct disks_key k = rig_key(g, "key");
+    struct object_meta meta = {.mtime_ms = 1};
+    struct store_writer *own = NULL, *copy = NULL;
+    struct content_id content;
+    struct places p;
+    struct entry entry;
+
+    REQUIRE(rig_open(g, 3) == ERR_OK);
+    CHECK(rig_converged(g));
+    places_of(g->ds, &k, &p);
+    REQUIRE(store_write_begin(g->ds->slots[p.at[0]].at.store, &k.at, STORE_NATIVE, 4,
+                              &own, &g->eb) == ERR_OK);
+    content = *store_writer_content(own);
+    REQUIRE(store_write_begin_as(g->ds->slots[p.at[1]].at.store, &k.at, 4, &content,
+                                 &copy, &g->eb) == ERR_OK);
+    CHECK(store_write(own, "abcd", 4, &g->eb) == ERR_OK);
+    CHECK(store_write(copy, "abcd", 4, &g->eb) == ERR_OK);
+    CHECK(store_prepare(&copy, &meta, &other, &g->eb) == ERR_OK);
+    CHECK(store_commit(&own, &meta, NULL, &entry, &g->eb) == ERR_OK);
+    disks_close(&g->ds);
+
+    REQUIRE(rig_open(g, 3) == ERR_OK);
+    CHECK(gets_resolved(g, g->path[p.at[1]]));
+    CHECK(has_content(g->ds->slots[p.at[1]].at.store, &k, &content));
+    disks_close(&g->ds);
+}
+
+/* The map's epoch rises while the node serves: every disk has it before a version does, and a lower one is ignored. */
+static void
+epoch_rises(void *arg)
+{
+    struct rig *g = arg;
+    uint64_t first;
+    struct store_identity is;
+    struct entry before, after;
+
+    REQUIRE(rig_open(g, 7) == ERR_OK);
+    first = disks_map_epoch(g->ds);
+    CHECK(rig_put_if(g, "key", 4, 1, NULL, &before) == ERR_OK);
+    CHECK(disks_raise_map_epoch(g->ds, first + 1000, &g->eb) == ERR_OK);
+    CHECK(disks_raise_map_epoch(g->ds, first + 3, &g->eb) == ERR_OK);
+    CHECK_U64(disks_map_epoch(g->ds), first + 1000);
+    for (unsigned i = 0; i < 3; i++) {
+        CHECK(store_identify(g->path[i], &is, &g->eb) == ERR_OK);
+        CHECK_U64(is.map_epoch, first + 1000);
+        CHECK_U64(is.epoch, disks_starts(g->ds)); /* the count of starts stays */
+    }
+    CHECK(rig_put_if(g, "key", 4, 2, NULL, &after) == ERR_OK);
+    CHECK_U64(after.version.epoch, first + 1000);
+    CHECK(version_order(&after.version, &before.version) > 0);
+    CHECK(rig_converged(g));
+    disks_close(&g->ds);
+
+    REQUIRE(rig_open(g, 7) == ERR_OK);
+    CHECK_U64(disks_map_epoch(g->ds), first + 1001);
+    CHECK(rig_put_if(g, "key", 4, 3, NULL, &before) == ERR_OK);
+    CHECK(version_order(&before.version, &after.version) > 0);
+    disks_close(&g->ds);
 }
 
 /* What was prepared when the owner of the key was out already is not of its order: another one refused it. */
@@ -417,6 +554,21 @@ test_who_ordered_it_is_removed_by_force(void)
     rig_run(removed_by_force, &(struct rig){.copies = 2});
 }
 static void
+test_a_start_leaves_what_another_node_prepared(void)
+{
+    rig_run(of_another_node, &(struct rig){.copies = 2});
+}
+static void
+test_what_another_node_committed_here_is_committed(void)
+{
+    rig_run(of_another_node_and_committed, &(struct rig){.copies = 2});
+}
+static void
+test_the_maps_epoch_rises(void)
+{
+    rig_run(epoch_rises, &(struct rig){.copies = 2});
+}
+static void
 test_who_was_out_before_did_not_order_it(void)
 {
     rig_run(not_of_its_order, &(struct rig){.copies = 2});
@@ -446,5 +598,8 @@ main(int argc, char **argv)
     RUN(test_who_was_out_before_did_not_order_it);
     RUN(test_who_is_missed_does_not_know_what_came_later);
     RUN(test_a_frozen_disk_gives_nothing_up);
+    RUN(test_a_start_leaves_what_another_node_prepared);
+    RUN(test_what_another_node_committed_here_is_committed);
+    RUN(test_the_maps_epoch_rises);
     return check_done();
 }

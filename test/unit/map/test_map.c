@@ -326,6 +326,56 @@ test_buckets(void)
     rmdir(folder);
 }
 
+/* The epoch of versions: one higher for each start, never lower, and not a revision. */
+static void
+epochs(void *arg)
+{
+    struct meta_change bad = {
+        .key = SPAN("map"), .value = SPAN("no record"), .if_revision = META_ANY};
+    struct errbuf eb = {{0}};
+    uint64_t epoch = 0;
+
+    (void)arg;
+    open_map();
+    CHECK(map_epoch_next(meta, &epoch, &eb) == ERR_OK);
+    CHECK_U64(epoch, 1); /* nothing is stored yet */
+    CHECK(map_epoch_store(meta, 70, &eb) == ERR_OK);
+    CHECK(map_epoch_store(meta, 70, &eb) == ERR_OK);
+    CHECK(map_epoch_store(meta, 7, &eb) == ERR_OK); /* lower: ignored */
+    CHECK(make("between", NULL, NULL) == ERR_OK);
+    close_map();
+    open_map();
+    CHECK(map_epoch_next(meta, &epoch, &eb) == ERR_OK);
+    CHECK_U64(epoch, 71);
+    CHECK(map_bucket_remove(map, SPAN("between"),
+                            map_bucket_find(map_now(map), SPAN("between"))->id,
+                            &eb) == ERR_OK);
+    CHECK(map_is_own_key(SPAN("map")));
+    CHECK(!map_is_own_key(SPAN("bucket/map")));
+    CHECK(meta_apply(meta, &bad, 1, NULL, &eb) == ERR_OK);
+    CHECK(map_epoch_next(meta, &epoch, &eb) == ERR_CORRUPT);
+    CHECK_SAYS(eb.text, "key \"map\" of the node's state");
+    bad.remove = true;
+    bad.value = SPAN("");
+    CHECK(meta_apply(meta, &bad, 1, NULL, &eb) == ERR_OK);
+    close_map();
+}
+
+static void
+test_epochs(void)
+{
+    struct rt_options o = {.engine = RT_EPOLL, .loops = 1, .workers = 2};
+    struct errbuf eb = {{0}};
+
+    strcpy(folder, "/tmp/fb-map-XXXXXX");
+    REQUIRE(mkdtemp(folder) != NULL);
+    CHECK(rt_run(&o, epochs, NULL, &eb) == ERR_OK);
+    REQUIRE(chdir(folder) == 0);
+    unlink("data.mdb");
+    unlink("lock.mdb");
+    rmdir(folder);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -333,5 +383,6 @@ main(int argc, char **argv)
     RUN(test_records_there_and_back);
     RUN(test_identities);
     RUN(test_buckets);
+    RUN(test_epochs);
     return check_done();
 }

@@ -103,7 +103,7 @@ copies_prepare(struct store *d, const char *key, uint8_t n, uint64_t at, uint64_
     struct store_writer *w = copies_write(d, key, n, at, len);
     struct object_meta meta = {.mtime_ms = 1700000000123 + n};
     struct errbuf eb = {0};
-    enum err rc = store_prepare(&w, &meta, &eb);
+    enum err rc = store_prepare(&w, &meta, NULL, &eb);
 
     CHECK(w == NULL);
     return rc;

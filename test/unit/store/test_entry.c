@@ -241,11 +241,15 @@ test_multipart_entries(void)
               span_eq(d.key, d2.key) && d.completed_ms == d2.completed_ms);
 
         w.upload.id.bytes[i % 16] = (uint8_t)i;
+        if (i % 3 != 0)
+            w.coordinator = (struct coordinator){(uint16_t)(1 + any(15)), any(63)};
         v.len = prepared_entry_encode(&prepared, &w, out);
         CHECK(v.len <= VALUE_CODED_MAX);
         REQUIRE(prepared_entry_decode(&prepared, v, &w2) == ERR_OK);
         CHECK(same_entry(&w.entry, &w2.entry) && w.bucket == w2.bucket &&
               span_eq(w.key, w2.key) && memcmp(&w.upload, &w2.upload, 16) == 0);
+        CHECK(w.coordinator.node == w2.coordinator.node &&
+              w.coordinator.epoch == w2.coordinator.epoch);
     }
 }
 

@@ -246,6 +246,7 @@ replay_meets_damage(void *arg)
     o = world_options();
     o.ids = &ids;
     o.epoch = MAX(o.epoch, found.epoch + 1);
+    atomic_store(&ids.map_epoch, found.map_epoch + 1);
     REQUIRE(store_open(world_path, &o, &d, &eb) ==
             ERR_OK); /* of a node that counts epochs */
     store_close(&d);

@@ -423,7 +423,12 @@ test_manifest(void)
 static void
 test_superblock(void)
 {
-    struct superblock s = {.generation = 5, .epoch = 8, .made_ms = 99, .flags = 1}, r;
+    struct superblock s = {.generation = 5,
+                           .epoch = 8,
+                           .map_epoch = 11,
+                           .made_ms = 99,
+                           .flags = 1},
+                      r;
     char bytes[SUPERBLOCK_BYTES];
     struct errbuf eb = {0};
 
@@ -431,8 +436,8 @@ test_superblock(void)
     memset(s.disk_id, 2, 16);
     superblock_encode(&s, bytes);
     CHECK(superblock_decode((struct span){bytes, sizeof bytes}, &r, &eb) == ERR_OK);
-    CHECK(r.generation == 5 && r.epoch == 8 && r.made_ms == 99 && r.flags == 1 &&
-          r.disk_id[15] == 2);
+    CHECK(r.generation == 5 && r.epoch == 8 && r.map_epoch == 11 && r.made_ms == 99 &&
+          r.flags == 1 && r.disk_id[15] == 2);
     for (size_t bit = 0; bit < sizeof bytes * 8; bit++) {
         bytes[bit / 8] ^= (char)(1 << bit % 8);
         CHECK(superblock_decode((struct span){bytes, sizeof bytes}, &r, &eb) != ERR_OK);

@@ -427,7 +427,7 @@ own_segment(void *arg)
                 ERR_OK);
         for (unsigned i = 0; i < 9; i++)
             CHECK(store_write(w, copies_data, COPIES_DATA, &eb) == ERR_OK);
-        CHECK(store_prepare(&w, &meta, &eb) == ERR_OK);
+        CHECK(store_prepare(&w, &meta, NULL, &eb) == ERR_OK);
         for (int way = 0; way < COPIES_WAYS; way++) {
             CHECK_U64(own_segments(), 1);
             copies_reopen(&d, way);
@@ -502,9 +502,13 @@ one_count_for_all(void *arg)
     CHECK_SAYS(eb.text, "epoch");
     o.epoch = found.epoch + 5;
     atomic_store(&ids.counter, 1000); /* others have counted */
+    atomic_store(&ids.map_epoch, found.map_epoch);
+    CHECK(store_open(world_path, &o, &d, &eb) == ERR_DENIED && d == NULL);
+    CHECK_SAYS(eb.text, "map epoch");
+    atomic_store(&ids.map_epoch, found.map_epoch + 7);
     REQUIRE(store_open(world_path, &o, &d, &eb) == ERR_OK);
     CHECK(world_put(d, "key", copies_data, 100, &entry) == ERR_OK);
-    CHECK_U64(entry.version.epoch, found.epoch + 5);
+    CHECK_U64(entry.version.epoch, found.map_epoch + 7);
     CHECK(entry.version.counter > 1000);
     CHECK(atomic_load(&ids.counter) >= entry.version.counter);
     store_close(&d);

@@ -81,7 +81,7 @@ complete(struct store *d, uint8_t upload, uint8_t content, uint32_t without,
             chosen[n++] = parts[i];
     }
     if (out == NULL)
-        rc = store_upload_prepare(d, &k, &u, chosen, n, &cid, &meta, &eb);
+        rc = store_upload_prepare(d, &k, &u, chosen, n, &cid, &meta, NULL, &eb);
     else
         rc = store_upload_complete_as(d, &k, &u, chosen, n, &cid, &meta, NULL, out, &eb);
     arena_free(&a);
