@@ -139,8 +139,13 @@ relocate_commit(const struct relocation *from, struct arena *a, struct store_key
         if (m->kind == LOG_RECORD_DELETE || m->kind == LOG_RECORD_TOMBSTONE)
             commit_as_delete(&from->entry, meta, c);
         break;
-    case RELOCATE_DROP:
     case RELOCATE_WAIT:
+        /* A tombstone that must be kept is KEEP. One that every replica has applied still hides older records here,
+         * as a delete does. As a tombstone it would be kept once more, and nothing would end it. */
+        if (m->kind == LOG_RECORD_TOMBSTONE)
+            c->kind = LOG_RECORD_DELETE;
+        break;
+    case RELOCATE_DROP:
     case RELOCATE_STUCK:
         break;
     }

@@ -13,6 +13,7 @@
 #include "store/store_entry.h"
 #include "store/store_options.h"
 #include "store/store_read.h"
+#include "store/store_replica.h"
 #include "store/store_space.h"
 #include "store/store_upload.h"
 #include "store/store_write.h"
@@ -537,6 +538,72 @@ test_compaction_stays_within_the_bound_of_the_cache(void)
     world_run(stays_within_its_bound, NULL);
 }
 
+/* ---- tombstones that every disk has applied ---- */
+
+static struct version
+delete_kept(struct store *d, const char *key)
+{
+    struct store_key k = world_key(7, key);
+    struct store_delete_options o = {.keep_tombstone = true, .now_ms = 5};
+    struct store_deleted out;
+    struct errbuf eb = {0};
+
+    CHECK(store_delete_with(d, &k, &o, &out, &eb) == ERR_OK);
+    CHECK(out.existed);
+    return out.version;
+}
+
+static void
+put_garbage(struct store *d, unsigned times)
+{
+    struct entry entry;
+
+    for (unsigned i = 0; i < times; i++)
+        CHECK(world_put(d, "garbage", data + i, 200u << 10, &entry) == ERR_OK);
+}
+
+/* A log older than the tombstone's stays, so compaction writes the delete again. It must not be a tombstone once more: one
+ * that nothing ends, and that hides from `disk check` what the logs say (a later delete of the key). */
+static void
+ended_tombstones_stay_ended(void *arg)
+{
+    struct store *d = world_open_small_logs();
+    struct store_key k = world_key(7, "again");
+    struct version ended[2];
+    struct errbuf eb = {0};
+    struct entry entry;
+
+    (void)arg;
+    for (unsigned i = 0; i < 4; i++) /* the first log */
+        CHECK(world_put(d, name(i), data, 200u << 10, &entry) == ERR_OK);
+    CHECK(world_put(d, "once", data, 10, &entry) == ERR_OK);
+    CHECK(world_put(d, "again", data, 10, &entry) == ERR_OK);
+    put_garbage(d, 1);
+    ended[0] = delete_kept(d, "once");
+    ended[1] = delete_kept(d, "again");
+    put_garbage(d, 8);
+    k.key = span_of("once");
+    CHECK(store_tombstone_drop(d, &k, &ended[0], &eb) == ERR_OK);
+    k.key = span_of("again");
+    CHECK(store_tombstone_drop(d, &k, &ended[1], &eb) == ERR_OK);
+    CHECK(world_put(d, "again", data, 20, &entry) == ERR_OK);
+    delete (d, STORE_NATIVE, "again");
+    CHECK(store_flush(d, &eb) == ERR_OK);
+    put_garbage(d, 8);
+    compact(d);
+    CHECK(store_lookup_any(d, &k, &entry, &eb) == ERR_NOT_FOUND);
+    k.key = span_of("once");
+    CHECK(store_lookup_any(d, &k, &entry, &eb) == ERR_NOT_FOUND);
+    store_close(&d);
+    world_check_sound();
+}
+
+static void
+test_ended_tombstones_stay_ended(void)
+{
+    world_run(ended_tombstones_stay_ended, NULL);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -550,6 +617,7 @@ main(int argc, char **argv)
     RUN(test_a_stale_manifest_is_made_anew);
     RUN(test_damage_is_not_moved);
     RUN(test_compaction_stays_within_the_bound_of_the_cache);
+    RUN(test_ended_tombstones_stay_ended);
     free(data);
     return check_done();
 }

@@ -318,7 +318,13 @@ check_all(struct store *d, const struct model *m)
 static void
 restart(struct store **dp)
 {
+    bool killed = rnd(2) == 0;
+
+    if (killed)
+        world_copy();
     store_close(dp);
+    if (killed)
+        world_back_to_copy();
     world_check_sound();
     if (rnd(2) == 0)
         world_lose_index();
