@@ -36,7 +36,8 @@ struct api_options {
     bool access_log;     /* one log line for each request */
     uint64_t skew_s;     /* tolerated difference of a client's clock; 0: 15 minutes */
     struct audit *audit; /* borrowed; NULL: audit lines go to the log */
-    uint64_t block_cache_bytes; /* size of the block cache; bounds the response cache */
+    uint64_t block_cache_bytes; /* most of the block cache; bounds the response cache */
+    bool block_cache_fixed;     /* an option says so, not the machine */
 };
 struct api; /* one for all loops */
 

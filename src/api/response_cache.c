@@ -10,8 +10,10 @@
 #include "rt/loop.h"
 
 #define WAYS  8u
-#define SHARE 8u  /* all loops together take at most 1/SHARE of the block cache's bytes */
-#define LINE  64u /* of the CPU's cache */
+#define SHARE 8u /* all loops together take at most 1/SHARE of the block cache's bytes */
+#define BYTES_MOST                                                                       \
+    MIB(16)        /* each loop: a hit in more than that waits for memory anyway */
+#define LINE  64u  /* of the CPU's cache */
 #define USUAL 512u /* bytes of a cached response that each GET reads */
 
 /* One line of the CPU's cache. */
@@ -43,8 +45,8 @@ struct response_cache *
 response_cache_new(uint64_t block_cache_bytes)
 {
     unsigned loops = rt_loop_count();
-    uint64_t most =
-        block_cache_bytes / SHARE / loops / (WAYS * sizeof(struct cached_response));
+    uint64_t most = MIN(block_cache_bytes / SHARE / loops, BYTES_MOST) /
+                    (WAYS * sizeof(struct cached_response));
     struct response_cache *c;
     uint64_t sets = 1;
 

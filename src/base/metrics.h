@@ -74,6 +74,14 @@
       "small GETs read from a disk asynchronously, without a fiber", "", "")             \
     X(M_BLOCK_CACHE_BYTES, "forebay_block_cache_bytes", GAUGE,                           \
       "bytes in the block cache", "", "")                                                \
+    X(M_BLOCK_CACHE_HELD, "forebay_block_cache_held_bytes", GAUGE,                       \
+      "memory of the block cache, unused parts included", "", "")                        \
+    X(M_BLOCK_CACHE_TARGET, "forebay_block_cache_target_bytes", GAUGE,                   \
+      "memory that the block cache may hold now", "", "")                                \
+    X(M_BLOCK_CACHE_REREADS, "forebay_block_cache_rereads_total", COUNTER,               \
+      "reads of a disk that a larger block cache would have saved: of twice the size, "  \
+      "or more than that",                                                               \
+      "size", "twice|more")                                                              \
     X(M_MD5_BYTES, "forebay_md5_bytes_total", COUNTER,                                   \
       "bytes hashed for ETags: a stream alone, or several in lanes", "how",              \
       "alone|lanes")                                                                     \

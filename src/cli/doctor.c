@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "cli/admin.h"
+#include "cli/doctor_memory.h"
 #include "cli/ping.h"
 #include "rt/time.h"
 #include "wire/json_get.h"
@@ -132,6 +133,17 @@ look_at_disks(struct doctor *d, const json_t *stat)
 }
 
 static void
+look_at_memory(struct doctor *d, const json_t *stat)
+{
+    char text[512];
+
+    if (json_object_get(stat, "block_cache") == NULL)
+        return; /* an older server */
+    doctor_memory_text(stat, text, sizeof text);
+    doctor_tell(d, "memory", NULL, "%s", text);
+}
+
+static void
 look_at_keys(struct doctor *d)
 {
     struct arena *a = arena_new(KIB(64), MIB(16));
@@ -237,6 +249,7 @@ doctor(struct session *s)
     look_at_keys(&d);
     if (status == 200 && (doc = doctor_page(&d, "/_/stat", "disk")) != NULL) {
         look_at_disks(&d, doc);
+        look_at_memory(&d, doc);
         json_decref(doc);
     }
     if (status == 200 && (doc = doctor_page(&d, "/_/buckets", "remote")) != NULL) {

@@ -64,7 +64,8 @@ static const char *const ops[] = {"get", "head", "put", "delete", "list", "mpu",
 struct view {
     double seconds, cpu; /* cores */
     double requests, errors, in, out, hit, backend_in, disk_read, store_write, syncs;
-    double connections, memory, block_cache;
+    double connections, memory, block_cache, block_target;
+    double block_hit, block_gain; /* shares of the reads; gain: with twice the size */
     bool has_hit;
     struct {
         double requests, p50, p99, bytes_in, bytes_out;
@@ -99,6 +100,22 @@ by_op(const struct page *a, const struct page *b, struct view *v)
 }
 
 static void
+compare_block_cache(const struct page *a, const struct page *b, struct view *v)
+{
+    double reads = top_rate(a, b, "forebay_block_cache_requests_total", NULL);
+    double hits =
+        top_rate(a, b, "forebay_block_cache_requests_total", "where=\"memory\"");
+    double gain = top_rate(a, b, "forebay_block_cache_rereads_total", "size=\"twice\"");
+
+    v->block_cache =
+        samples_sum(b->samples, "forebay_block_cache_held_bytes", NULL, NULL);
+    v->block_target =
+        samples_sum(b->samples, "forebay_block_cache_target_bytes", NULL, NULL);
+    v->block_hit = reads > 0 ? hits / reads : 0;
+    v->block_gain = reads > 0 ? MIN(gain / reads, 1) : 0;
+}
+
+static void
 top_compare(const struct page *a, const struct page *b, struct view *v)
 {
     double hits = top_rate(a, b, "forebay_cache_requests_total", "result=\"hit\"");
@@ -120,8 +137,8 @@ top_compare(const struct page *a, const struct page *b, struct view *v)
         .syncs = top_rate(a, b, "forebay_disk_syncs_total", NULL),
         .connections = samples_sum(b->samples, "forebay_connections", NULL, NULL),
         .memory = samples_sum(b->samples, "process_resident_memory_bytes", NULL, NULL),
-        .block_cache = samples_sum(b->samples, "forebay_block_cache_bytes", NULL, NULL),
     };
+    compare_block_cache(a, b, v);
     by_op(a, b, v);
 }
 
@@ -142,6 +159,10 @@ print_view(const struct session *s, const struct view *v)
            size(v->out, a), size(v->in, b));
     printf("server    %.2f cores, %s of memory, %s of it block cache\n", v->cpu,
            size(v->memory, a), size(v->block_cache, b));
+    printf("memory    block cache of up to %s now, %.1f %% of reads from it; twice the "
+           "size: %.1f %%\n",
+           size(v->block_target, a), 100 * v->block_hit,
+           100 * MIN(v->block_hit + v->block_gain, 1));
     printf("disks     %s/s read, %s/s written, %.0f syncs/s\n", size(v->disk_read, a),
            size(v->store_write, b), v->syncs);
     if (v->has_hit)
@@ -162,7 +183,7 @@ print_view(const struct session *s, const struct view *v)
 static unsigned
 room_for_shares(const struct view *v, const struct top_disks *d)
 {
-    unsigned used = 8 + d->count + 2 + 2 * 3, rows = terminal_rows();
+    unsigned used = 9 + d->count + 2 + 2 * 3, rows = terminal_rows();
 
     for (size_t i = 0; i < ARRAY_LEN(ops); i++)
         used += v->op[i].requests > 0;
@@ -222,6 +243,10 @@ top_print_json(const struct session *s, const struct view *v, const struct top_d
     json_f64(&j, "syncs_per_second", v->syncs);
     if (v->has_hit)
         json_f64(&j, "hit_ratio", v->hit);
+    json_f64(&j, "block_cache_bytes", v->block_cache);
+    json_f64(&j, "block_cache_target_bytes", v->block_target);
+    json_f64(&j, "block_cache_hit_ratio", v->block_hit);
+    json_f64(&j, "block_cache_gain_of_twice", v->block_gain);
     json_open_object(&j, "operations");
     for (size_t i = 0; i < ARRAY_LEN(ops); i++) {
         json_open_object(&j, ops[i]);

@@ -56,7 +56,8 @@ enum err conf_set(struct conf *c, const char *pair, const char *flag,
 enum err conf_set_option(struct conf *c, enum conf_option id, const char *value,
                          const char *flag, struct errbuf *eb) MUST_CHECK;
 
-/* The type must match the option: asserted. DURATION is in milliseconds. */
+/* The type must match the option: asserted. DURATION is in milliseconds. A SIZE of "auto" is CONF_AUTO. */
+#define CONF_AUTO UINT64_MAX
 uint64_t conf_u64(const struct conf *c, enum conf_option id);
 bool conf_bool(const struct conf *c, enum conf_option id);
 const char *conf_text(const struct conf *c,

@@ -35,6 +35,8 @@ void value_fini(struct conf_value *v);
 /* Writes the value in TOML: 64MiB, "10s", true, ["a", "b"]. */
 void value_put(struct buf *out, enum conf_option id, const struct conf_value *v);
 /* Writes a number of the row's type with its unit: 64MiB, 10s, 4096. */
+/* A SIZE that says "auto". */
+bool value_is_auto(enum conf_option id, const struct conf_value *v);
 void value_put_number(struct buf *out, enum conf_type type, uint64_t number);
 /* The n-th of "a|b|c"; empty beyond the last. */
 struct span value_choice(const char *choices, unsigned n);

@@ -4,7 +4,8 @@
  * X(id, name, type, default, least, most, choices, when, help)
  *   least, most   of U64 and SIZE as they are, of DURATION in ms, of TEXT in bytes, of
  *                 LIST in items
- *   choices       of ENUM: "a|b|c"; its value is the index
+ *   choices       of ENUM: "a|b|c"; its value is the index. Of SIZE: "auto" where it may say that
+ *                 instead of a size; its value is CONF_AUTO
  *   when          LIVE: a reload applies it; START: needs a restart
  *
  * No name is also the table of another, which TOML cannot express; a test checks this.
@@ -37,16 +38,16 @@
       "interface to the kernel for I/O; auto uses io_uring where it is allowed") \
     X(OPT_LOOPS, "loops", U64, "0", 0, 256, "", START, \
       "event loops; 0 is one for each CPU this process may use") \
-    X(OPT_WORKERS, "workers", U64, "8", 1, 256, "", START, \
-      "threads for what has no asynchronous form") \
+    X(OPT_WORKERS, "workers", U64, "0", 0, 256, "", START, \
+      "threads for what has no asynchronous form; 0 is 8, or more for many loops or disks") \
     X(OPT_FIBERS, "fibers", U64, "0", 0, 1048576, "", START, \
       "most fibers a loop runs at once; 0 is as many as the kernel lets stacks exist") \
     X(OPT_MEMORY_LIMIT, "memory.limit", SIZE, "0", 0, GIB(1048576), "", START, \
       "memory of the whole process: memory.buffers, memory.block_cache, memory.memtable and the memory of clients are cut to fit; beyond it 503; 0 is nine tenths of the control group's or the machine's memory; at least 96 MiB") \
-    X(OPT_MEMORY_BUFFERS, "memory.buffers", SIZE, "256MiB", MIB(16), GIB(1024), "", START, \
-      "limit of the pooled I/O buffers of all loops; at the limit each scan of a log takes 8 MiB more, and each of the two write-ahead logs of a disk one commit batch; memory.limit counts them") \
-    X(OPT_MEMORY_BLOCK_CACHE, "memory.block_cache", SIZE, "256MiB", 0, GIB(65536), "", START, \
-      "limit of the block cache: verified bytes of objects in memory; 0 turns it off") \
+    X(OPT_MEMORY_BUFFERS, "memory.buffers", SIZE, "auto", MIB(16), GIB(1024), "auto", START, \
+      "limit of the pooled I/O buffers of all loops; auto: 256 MiB, or 32 MiB for each loop if that is more; at the limit each scan of a log takes 8 MiB more, and each of the two write-ahead logs of a disk one commit batch; memory.limit counts them") \
+    X(OPT_MEMORY_BLOCK_CACHE, "memory.block_cache", SIZE, "auto", 0, GIB(65536), "auto", START, \
+      "limit of the block cache: verified bytes of objects in memory; auto: up to half of the memory of the control group or the machine, as far as nothing else needs it; 0 turns it off") \
     X(OPT_CACHE_BUDGET, "cache.budget", SIZE, "0", 0, GIB(1048576), "", START, \
       "most bytes of cached buckets on disk; the objects read least often are evicted first; 0: only the disks limit them") \
     X(OPT_CACHE_HIGH, "cache.high", U64, "97", 10, 100, "", START, \
@@ -85,10 +86,10 @@
       "most memory one request takes besides its body") \
     X(OPT_HTTP_CONNECTIONS, "http.connections", U64, "65536", 1, 16777216, "", START, \
       "most connections at once; beyond it 503") \
-    X(OPT_HTTP_REQUESTS, "http.requests", U64, "4096", 1, 1048576, "", START, \
-      "most requests in flight; more wait in a queue, see http.waiting and http.wait") \
-    X(OPT_HTTP_WAITING, "http.waiting", U64, "4096", 1, 1048576, "", START, \
-      "most requests in that queue; beyond it 503 with Retry-After at once") \
+    X(OPT_HTTP_REQUESTS, "http.requests", U64, "0", 0, 1048576, "", START, \
+      "most requests in flight; 0 is 4096, or 64 for each loop if that is more; more wait in a queue, see http.waiting and http.wait") \
+    X(OPT_HTTP_WAITING, "http.waiting", U64, "0", 0, 1048576, "", START, \
+      "most requests in that queue; 0 is as http.requests; beyond it 503 with Retry-After at once") \
     X(OPT_HTTP_WAIT, "http.wait", DURATION, "100ms", 1, CONF_MINUTE, "", START, \
       "how long a request waits in the queue, its head read and its body not, before 503 with Retry-After") \
     X(OPT_HTTP_RETRY_AFTER, "http.retry_after", DURATION, "1s", 1000, CONF_HOUR, "", START, \
@@ -135,8 +136,8 @@
       "how often one call to a remote store is repeated at most") \
     X(OPT_BACKEND_RETRY_TIME, "backend.retry_time", DURATION, "20s", 0, CONF_HOUR, "", START, \
       "longest time spent on repeating one call") \
-    X(OPT_BACKEND_CONNECTIONS, "backend.connections", U64, "64", 1, 65536, "", START, \
-      "most connections to one remote store, each loop") \
+    X(OPT_BACKEND_CONNECTIONS, "backend.connections", U64, "0", 0, 65536, "", START, \
+      "most connections to one remote store, each loop; 0 is 64, fewer on machines with more than 16 loops") \
     X(OPT_BACKEND_RATE, "backend.rate", SIZE, "0", 0, GIB(64), "", START, \
       "bytes a second of objects from one remote store (endpoint) at most, readers before prefetches; 0 is no limit") \
     X(OPT_SECRETS_KEY_FILE, "secrets.key_file", TEXT, "", 0, 4095, "", START, \

@@ -45,7 +45,10 @@ put_json_value(struct json *j, enum conf_option id, const struct conf_value *v)
     case CONF_U64:
     case CONF_SIZE:
     case CONF_DURATION: /* bytes, milliseconds */
-        json_u64(j, "value", v->number);
+        if (value_is_auto(id, v))
+            json_text(j, "value", conf_rows[id].choices);
+        else
+            json_u64(j, "value", v->number);
         break;
     case CONF_ENUM:
         json_span(j, "value", value_choice(conf_rows[id].choices, (unsigned)v->number));
@@ -121,6 +124,8 @@ conf_show_put_limits(const struct conf_row *row, struct buf *out)
         value_put_number(out, row->type, row->least);
         buf_puts(out, " to ");
         value_put_number(out, row->type, row->most);
+        if (row->choices[0] != '\0')
+            buf_printf(out, ", or %s", row->choices);
     }
 }
 

@@ -117,7 +117,10 @@ value_parse(enum conf_option id, struct span text, struct conf_value *v,
                            (int)MIN(text.len, SHOW_MAX), text.at);
         return ERR_OK;
     case CONF_SIZE:
-        return num_size(text, &v->number, eb);
+        if (row->choices[0] == '\0' || !span_eq(span_of(row->choices), text))
+            return num_size(text, &v->number, eb);
+        v->number = CONF_AUTO;
+        return ERR_OK;
     case CONF_DURATION:
         return num_duration_ms(text, &v->number, eb);
     case CONF_ENUM:
@@ -129,6 +132,13 @@ value_parse(enum conf_option id, struct span text, struct conf_value *v,
     }
     return err_set(eb, ERR_INTERNAL, "\"%s\" has no type",
                    row->name); /* not reached: all are above */
+}
+
+bool
+value_is_auto(enum conf_option id, const struct conf_value *v)
+{
+    return conf_rows[id].type == CONF_SIZE && conf_rows[id].choices[0] != '\0' &&
+           v->number == CONF_AUTO;
 }
 
 enum err
@@ -143,7 +153,7 @@ value_check(enum conf_option id, const struct conf_value *v, struct errbuf *eb)
                                                 : "";
     struct buf b;
 
-    if (row->type == CONF_BOOL || row->type == CONF_ENUM ||
+    if (row->type == CONF_BOOL || row->type == CONF_ENUM || value_is_auto(id, v) ||
         (n >= row->least && n <= row->most))
         return ERR_OK;
     buf_init(&b, 256);
@@ -219,7 +229,10 @@ value_put(struct buf *out, enum conf_option id, const struct conf_value *v)
     case CONF_SIZE:
     case CONF_DURATION:
         buf_putc(out, '"');
-        value_put_number(out, row->type, v->number);
+        if (value_is_auto(id, v))
+            buf_puts(out, row->choices);
+        else
+            value_put_number(out, row->type, v->number);
         buf_putc(out, '"');
         break;
     case CONF_ENUM:

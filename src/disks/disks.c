@@ -624,7 +624,15 @@ disks_cached_bytes(struct disks *ds)
 }
 
 void
-disks_shrink_block_cache(struct disks *ds, uint64_t bytes)
+disks_block_cache(struct disks *ds, struct disks_block_cache *out)
 {
-    block_cache_shrink(ds->block_cache, bytes);
+    *out = (struct disks_block_cache){block_cache_bytes(ds->block_cache),
+                                      block_cache_held(ds->block_cache),
+                                      block_cache_target(ds->block_cache)};
+}
+
+void
+disks_block_cache_target(struct disks *ds, uint64_t bytes)
+{
+    block_cache_set_target(ds->block_cache, bytes);
 }

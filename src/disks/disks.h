@@ -298,8 +298,13 @@ bool disks_cache_is_tight(struct disks *ds);
 /* Finds the first bucket after `after` that a disk has, or had, objects of; false: none. May
  * switch. */
 bool disks_next_bucket(struct disks *ds, uint64_t after, uint64_t *out);
-/* Returns about this many bytes of the block cache to the system. Blocks: call on a worker. */
-void disks_shrink_block_cache(struct disks *ds, uint64_t bytes);
+/* The block cache of the node, and the bytes that it may hold from now on: it returns what it holds beyond. The second
+ * one blocks: call on a worker, one at a time. */
+struct disks_block_cache {
+    uint64_t bytes, held, target; /* of pieces; of memory; at most */
+};
+void disks_block_cache(struct disks *ds, struct disks_block_cache *out);
+void disks_block_cache_target(struct disks *ds, uint64_t bytes);
 /* Usage of a bucket, as store_bucket_usage(): each object once, provided all copies exist. Does
  * not wait. */
 void disks_bucket_usage(struct disks *ds, uint64_t bucket, enum usage_kind which,

@@ -28,7 +28,7 @@ struct node {
     struct http_server *http;
     uint16_t port;
     char *credentials_path, *credentials_whole; /* as typed; from the root */
-    bool keys_made;
+    bool keys_made, block_cache_fixed;
     struct rt_cond signalled;
     unsigned signals;
     struct fiber *draining; /* NULL: not yet */
@@ -67,9 +67,9 @@ void node_state_changed(void *node);
 enum err node_restore_state_copy(struct node *n) MUST_CHECK;
 /* memory.c: fits the pools and caches into the available memory, before anything starts; and the number of connections into the
  * free descriptors, once everything else is open. */
-void node_fit_memory(struct node_options *o);
+void node_fit_memory(struct node_options *o, bool *block_cache_fixed);
 void node_fit_descriptors(struct http_server_options *h);
-/* A fiber: while memory is tight, shrinks the block cache by an eighth of its size a second. */
+/* A fiber: gives the block cache its target, up to four times a second (cache_policy.h). */
 void node_watch_memory(void *node);
 
 /* reload.c: what can change while the node serves. */

@@ -1,31 +1,17 @@
-/* memory: fits pools and caches into the memory that this process may use, and the number of connections into its descriptors. */
+/* memory: fits pools and caches into the memory that this process may use, and the number of connections into its
+ * descriptors; and moves the target of the block cache while it serves. */
+#include "rt/memory.h"
 #include "base/account.h"
 #include "base/mem.h"
+#include "node/cache_policy.h"
+#include "node/fit.h"
 #include "node/internal.h"
 #include "rt/limits.h"
+#include "rt/time.h"
 
-#define OWN_BYTES     MIB(32) /* baseline: code, libraries, cluster maps */
-#define SMALL_MACHINE MIB(96)
-#define REQUEST_BYTES                                                                    \
-    KIB(48) /* least memory of a request, with its stack; bounds the requests in flight and waiting */
-#define LOOK_MS         1000u
 #define FILES_MOST      4096u /* descriptors kept for files and remotes */
 #define FILES_LEAST     16u
 #define CONNECTIONS_LOW 4u
-
-/* The configured limit, or nine tenths of the available memory. */
-static uint64_t
-limit_of(const struct node_options *o)
-{
-    uint64_t most = o->memory_limit > 0 ? o->memory_limit : rt_memory_max() / 10 * 9;
-
-    if (most >= SMALL_MACHINE)
-        return most;
-    LOG(LOG_WARN, "node.memory_low",
-        "less memory than this server needs: it goes on as if there were enough",
-        L_U64("limit", most), L_U64("least", SMALL_MACHINE));
-    return SMALL_MACHINE;
-}
 
 void
 node_fit_descriptors(struct http_server_options *h)
@@ -48,49 +34,45 @@ node_fit_descriptors(struct http_server_options *h)
 }
 
 void
-node_fit_memory(struct node_options *o)
+node_fit_memory(struct node_options *o, bool *block_cache_fixed)
 {
-    uint64_t limit = limit_of(o),
-             rest = limit > 2 * OWN_BYTES ? limit - OWN_BYTES : limit / 2;
-    uint64_t disks = MAX(o->dir_count, 1u), used, most;
-    uint64_t buffers = o->rt.iobuf_bytes, block_cache = o->block_cache_bytes,
-             memtable = o->memtable_bytes;
+    struct node_machine m = {rt_memory_max(), rt_cpus()};
+    struct node_fitted f;
 
-    o->rt.iobuf_bytes = MAX(MIN(buffers, rest / 4), MIB(8));
-    o->block_cache_bytes = MIN(block_cache, rest / 5);
-    o->memtable_bytes =
-        MAX(MIN(memtable, rest / 16 / disks), MIB(1)); /* each disk has one */
-    /* Page cache: the kernel reclaims it when other memory is needed. */
-    o->index_resident_bytes = limit / 2 / disks;
-    most = MAX(rest / 4 / REQUEST_BYTES, UINT64_C(16));
-    o->http.requests_max = (uint32_t)MIN((uint64_t)o->http.requests_max, most);
-    o->http.waiting_max = (uint32_t)MIN((uint64_t)o->http.waiting_max, most / 2);
-    /* What peers make us hold besides is what is left of it. The memtable is twice its log while it is merged. */
-    used = o->rt.iobuf_bytes + o->block_cache_bytes + 2 * disks * o->memtable_bytes;
-    account_set_limit(MAX(rest - MIN(used, rest), rest / 4));
-    if (o->rt.iobuf_bytes != buffers || o->block_cache_bytes != block_cache ||
-        o->memtable_bytes != memtable)
+    node_fit(o, &m, &f);
+    account_set_limit(f.clients);
+    *block_cache_fixed = f.block_cache_fixed;
+    if (f.low)
+        LOG(LOG_WARN, "node.memory_low",
+            "less memory than this server needs: it goes on as if there were enough",
+            L_U64("memory", m.memory), L_U64("least", f.limit));
+    if (f.cut)
         LOG(LOG_INFO, "node.memory",
             "memory.buffers, memory.block_cache or memory.memtable is cut to fit",
-            L_U64("limit", limit), L_U64("buffers", o->rt.iobuf_bytes),
+            L_U64("limit", f.limit), L_U64("buffers", o->rt.iobuf_bytes),
             L_U64("block_cache", o->block_cache_bytes),
             L_U64("memtable", o->memtable_bytes), L_U64("requests", o->http.requests_max),
-            L_U64("peers", account_limit()));
+            L_U64("clients", f.clients));
 }
 
 struct look {
     struct node *node;
-    bool pressed;
+    struct cache_policy policy;
+    struct cache_sample sample;
 };
 
 static void
 memory_look_work(void *arg)
 {
     struct look *l = arg;
+    struct disks_block_cache cache;
 
-    l->pressed = (account_tight() & TIGHT_MEMORY) != 0 || rt_memory_pressed();
-    if (l->pressed)
-        disks_shrink_block_cache(l->node->disks, l->node->o->block_cache_bytes / 8);
+    disks_block_cache(l->node->disks, &cache);
+    rt_memory_look(&l->sample.memory);
+    l->sample.at_ms = rt_now_ns() / 1000000u;
+    l->sample.held = cache.held;
+    l->sample.clients_tight = (account_tight() & TIGHT_MEMORY) != 0;
+    disks_block_cache_target(l->node->disks, cache_policy_step(&l->policy, &l->sample));
 }
 
 void
@@ -100,14 +82,17 @@ node_watch_memory(void *node)
     bool said = false;
 
     rt_doing("memory watch");
-    while (rt_sleep_ms(LOOK_MS) == ERR_OK) {
+    cache_policy_init(&l.policy, l.node->o->block_cache_bytes, l.node->block_cache_fixed);
+    while (rt_sleep_ms(cache_policy_wait_ms(&l.sample)) == ERR_OK) {
         if (rt_blocking(memory_look_work, &l, DEADLINE_NEVER) != ERR_OK)
-            continue; /* the pool is full: retry in a second */
-        if (l.pressed != said)
+            continue; /* the pool is full: retry soon */
+        if (l.policy.tight != said)
             LOG(LOG_INFO, "node.memory_pressure",
-                l.pressed ? "memory is tight: the block cache shrinks"
-                          : "memory is at ease",
-                L_U64("clients", account_sum()), L_U64("limit", account_limit()));
-        said = l.pressed;
+                l.policy.tight ? "memory is tight: the block cache gives back"
+                               : "memory is at ease",
+                L_U64("available", l.sample.memory.available),
+                L_U64("block_cache", l.sample.held), L_U64("clients", account_sum()),
+                L_U64("limit", account_limit()));
+        said = l.policy.tight;
     }
 }

@@ -96,6 +96,7 @@ open_services(struct node *n)
     struct api_options a = {.region = n->o->region,
                             .bench_objects = n->o->bench_objects,
                             .block_cache_bytes = n->o->block_cache_bytes,
+                            .block_cache_fixed = n->block_cache_fixed,
                             .access_log = n->o->live.access_log};
     struct job_options jobs;
     enum err rc = map_start(n->meta, &n->map, &n->eb);
@@ -314,7 +315,7 @@ node_serve(const struct node_options *o, struct errbuf *eb)
 
     if (rc != ERR_OK)
         return rc;
-    node_fit_memory(&fitted);
+    node_fit_memory(&fitted, &n.block_cache_fixed);
     rc = rt_run(&fitted.rt, node_run, &n, eb);
     if (rc == ERR_OK && n.rc != ERR_OK && eb != NULL)
         *eb = n.eb;

@@ -36,6 +36,9 @@ struct node_live {
     enum log_format log_format;
 };
 
+/* Of a size: by the machine (fit.h). Of a count, 0 means the same. */
+#define NODE_AUTO UINT64_MAX
+
 struct node_options {
     const char *const *dirs; /* the disks, in any order; made when missing */
     unsigned dir_count;

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/metrics.h"
 #include "rt/internal.h"
+#include "rt/limits.h"
 #include "rt/real.h"
 
 /* The stop token visits the loops at the end; each keeps it until it is quiet. When two rounds in a row count the
@@ -328,12 +329,11 @@ static void
 seat_loops(const struct rt_options *o, bool single)
 {
     cpu_set_t mask;
-    unsigned cpus = 1, n = 0;
+    unsigned n = 0;
 
     CPU_ZERO(&mask);
-    if (sched_getaffinity(0, sizeof mask, &mask) == 0)
-        cpus = MAX((unsigned)CPU_COUNT(&mask), 1u);
-    rt.count = single ? 1 : o->loops > 0 ? o->loops : cpus;
+    (void)sched_getaffinity(0, sizeof mask, &mask);
+    rt.count = single ? 1 : o->loops > 0 ? o->loops : rt_cpus();
     rt.loops = xcalloc(rt.count, sizeof *rt.loops);
     rt.seats = xcalloc(rt.count, sizeof *rt.seats);
     for (unsigned i = 0; i < rt.count; i++) {

@@ -72,16 +72,34 @@ lies_in(const struct region *r, uintptr_t at)
     return at - from < bytes && atomic_load(&r->at) == from;
 }
 
-struct sendable *
-sendable_new(size_t bytes)
+static struct sendable *
+sendable_of(void *at, size_t bytes)
 {
     struct sendable *s = xcalloc(1, sizeof *s);
 
-    assert(bytes > 0);
-    s->bytes = align_up(bytes, SENDABLE_PAGE);
-    s->at = bigmem_new(s->bytes);
+    assert(at != NULL);
+    *s = (struct sendable){.at = at, .bytes = bytes};
     sendable_publish(s);
     return s;
+}
+
+struct sendable *
+sendable_new(size_t bytes)
+{
+    assert(bytes > 0);
+    bytes = align_up(bytes, SENDABLE_PAGE);
+    return sendable_of(bigmem_new(bytes), bytes);
+}
+
+struct sendable *
+sendable_try(size_t bytes)
+{
+    void *at;
+
+    assert(bytes > 0);
+    bytes = align_up(bytes, SENDABLE_PAGE);
+    at = bigmem_try(bytes);
+    return at != NULL ? sendable_of(at, bytes) : NULL;
 }
 
 char *

@@ -25,6 +25,7 @@ struct sendable;
 /* Zeroed, touched only as it fills, on huge pages where the kernel gives them. Never NULL: stops the process when
  * there is no address space. */
 struct sendable *sendable_new(size_t bytes);
+struct sendable *sendable_try(size_t bytes); /* NULL: there is none */
 char *sendable_at(const struct sendable *s);
 /* Returns the whole pages inside to the system; they read as zeros from then on. No send of them may be running. */
 void sendable_release(struct sendable *s, void *at, size_t bytes);

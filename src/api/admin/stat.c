@@ -3,6 +3,8 @@
 
 #include "api/admin/admin.h"
 #include "base/mem.h"
+#include "base/metrics.h"
+#include "disks/disks.h"
 #include "disks/report.h"
 #include "rt/loop.h"
 #include "wire/json.h"
@@ -38,6 +40,27 @@ put_disks(struct json *j, struct disks *ds)
     free(s);
 }
 
+/* What the block cache is, and what a larger one would have saved since the start. */
+static void
+put_block_cache(struct json *j, const struct request *q)
+{
+    struct disks_block_cache c = {0};
+
+    if (q->api->options.disks != NULL)
+        disks_block_cache(q->api->options.disks, &c);
+    json_open_object(j, "block_cache");
+    json_text(j, "size", q->api->options.block_cache_fixed ? "fixed" : "auto");
+    json_u64(j, "most_bytes", q->api->options.block_cache_bytes);
+    json_u64(j, "target_bytes", c.target);
+    json_u64(j, "held_bytes", c.held);
+    json_u64(j, "bytes", c.bytes);
+    json_u64(j, "reads_memory", (uint64_t)metric_read(M_BLOCK_CACHE, 0));
+    json_u64(j, "reads_disk", (uint64_t)metric_read(M_BLOCK_CACHE, 1));
+    json_u64(j, "rereads_twice", (uint64_t)metric_read(M_BLOCK_CACHE_REREADS, 0));
+    json_u64(j, "rereads_more", (uint64_t)metric_read(M_BLOCK_CACHE_REREADS, 1));
+    json_end(j);
+}
+
 enum err
 admin_stat(struct request *q)
 {
@@ -66,6 +89,7 @@ admin_stat(struct request *q)
     json_u64(&page.j, "memtable_bytes", s.of.memtable_bytes);
     json_u64(&page.j, "block_cache_bytes", s.of.block_cache_bytes);
     json_end(&page.j);
+    put_block_cache(&page.j, q);
     json_open_array(&page.j, "disks");
     if (q->api->options.disks != NULL)
         put_disks(&page.j, q->api->options.disks);

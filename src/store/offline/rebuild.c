@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "rt/limits.h"
+#include "rt/memory.h"
 #include "store/core/core.h"
 #include "store/index/index.h"
 #include "store/offline/scan_bodies.h"

@@ -1,6 +1,7 @@
 #include "store/segment/block_cache.h"
 
 #include <assert.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,15 +15,24 @@
 #include "store/store_block_cache.h"
 #include "store/store_entry.h"
 
-#define WAYS          8u     /* places in the table for a piece */
-#define BYTES_A_PIECE KIB(8) /* average assumed for the table's size */
-#define ALIGN         64u    /* of extents: a head never crosses a cache line */
-#define PAGE          SENDABLE_PAGE
-#define STEPS_MAX     256u /* limit of extents visited for one place */
-#define CHANCES_MAX   64u  /* limit of those spared because they were read lately */
+#define WAYS 8u /* places in the table for a piece */
+/* Average assumed for the table's size. A large cache assumes larger pieces: its table would take
+ * several GiB otherwise, for objects of 8 KiB that few such sets consist of. */
+#define BYTES_A_PIECE       KIB(8)
+#define BYTES_A_LARGE_PIECE KIB(32)
+#define LARGE_CACHE         GIB(16)
+#define ALIGN               64u /* of extents: a head never crosses a cache line */
+#define PAGE                SENDABLE_PAGE
+#define STEPS_MAX           256u /* limit of extents visited for one place */
+#define CHANCES_MAX         64u  /* limit of those spared because they were read lately */
 #define WINDOW_SHARE                                                                     \
     4u /* of the pieces in it: so many reads of the disk are "of late" once it is full */
-#define MORE_SHARE 4u /* of the memory, for pins of block_cache_get_more() */
+#define MORE_SHARE    4u  /* of the memory, for pins of block_cache_get_more() */
+#define SEEK_MAX      64u /* extents visited for one that the kernel has yet to back */
+#define RELEASE_BYTES MIB(8)
+#define HOLES         16u
+#define LOCK_TRIES    10000u
+#define GROW_STEP     MIB(4) /* room for less than this does not count as room */
 #define LUCKY_ONE                                                                        \
     32u /* reads of the disk, of which one is wanted in any case when it is not the first */
 
@@ -51,10 +61,15 @@ struct piece {
  *     large   head 64 | nothing up to a page | whole pages, sent by reference
  *
  * A page that was sent by reference is never written again: it is cut out of the arena when its
- * piece is evicted. */
+ * piece is evicted.
+ *
+ * A fresh extent is free, and but for its head the kernel has no memory behind it: it was never
+ * written, or it was released. Extents that are not fresh are held: their sum is the memory that
+ * the cache takes, and a new piece may use fresh ones only as long as that is below the target. */
 struct extent {
     uint64_t len;   /* head included, a multiple of ALIGN */
     uint32_t piece; /* + 1; 0: free */
+    bool fresh;
 };
 
 struct block_cache {
@@ -67,33 +82,48 @@ struct block_cache {
      * such reads before. */
     _Atomic uint64_t *firsts;
     _Atomic uint32_t disk_reads;
-    _Atomic uint32_t count; /* of pieces in it */
-    _Atomic uint64_t bytes; /* theirs */
-    _Atomic uint32_t more;  /* pins of block_cache_get_more() */
-    _Atomic bool full;      /* the ring has wrapped: a new piece replaces another */
-    _Atomic bool adding;    /* the fiber that sets it may add; others skip */
-    uint64_t hand;          /* the adder's: position in the ring */
+    _Atomic uint32_t count;  /* of pieces in it */
+    _Atomic uint64_t bytes;  /* theirs */
+    _Atomic uint32_t more;   /* pins of block_cache_get_more() */
+    _Atomic bool full;       /* the ring has wrapped: a new piece replaces another */
+    _Atomic bool adding;     /* the fiber that sets it may add; others skip */
+    _Atomic uint64_t target; /* bytes that may be held; at most size */
+    _Atomic uint64_t held;   /* written by the adder */
+    uint64_t hand;           /* the adder's: position in the ring */
+    uint64_t holes[HOLES];   /* the adder's: fresh extents, the latest last */
+    unsigned hole_count;
 };
 
 struct block_cache *
 block_cache_new(uint64_t bytes)
 {
+    struct sendable *memory = NULL;
     struct block_cache *h;
     uint64_t sets = 1;
 
-    bytes = align_down(bytes, ALIGN);
-    if (bytes < 2 * (BLOCK_CACHE_PIECE + PAGE))
+    /* Where the kernel does not overcommit, half of the machine may be more than it gives. */
+    for (bytes = align_down(bytes, ALIGN);
+         memory == NULL && bytes >= 2 * (BLOCK_CACHE_PIECE + PAGE);) {
+        memory = sendable_try(bytes);
+        if (memory == NULL)
+            bytes = align_down(bytes / 2, ALIGN);
+    }
+    if (memory == NULL)
         return NULL;
-    while (sets * WAYS * BYTES_A_PIECE < bytes)
+    while (sets * WAYS * (bytes > LARGE_CACHE ? BYTES_A_LARGE_PIECE : BYTES_A_PIECE) <
+           bytes)
         sets *= 2;
     h = xcalloc(1, sizeof *h);
     h->size = bytes;
-    h->memory = sendable_new(bytes);
+    h->target = bytes;
+    metric_add(M_BLOCK_CACHE_TARGET, 0, (int64_t)bytes);
+    h->memory = memory;
     h->arena = sendable_at(h->memory);
     h->pieces = bigmem_new(sets * WAYS * sizeof *h->pieces);
     h->set_mask = sets - 1;
     h->firsts = bigmem_new(sets * WAYS * sizeof *h->firsts);
-    memcpy(h->arena, &(struct extent){.len = bytes}, sizeof(struct extent));
+    memcpy(h->arena, &(struct extent){.len = bytes, .fresh = true},
+           sizeof(struct extent));
     return h;
 }
 
@@ -106,10 +136,24 @@ block_cache_free(struct block_cache **hp)
     if (h == NULL)
         return;
     metric_add(M_BLOCK_CACHE_BYTES, 0, -(int64_t)atomic_load(&h->bytes));
+    metric_add(M_BLOCK_CACHE_HELD, 0, -(int64_t)atomic_load(&h->held));
+    metric_add(M_BLOCK_CACHE_TARGET, 0, -(int64_t)atomic_load(&h->target));
     sendable_free(&h->memory);
     bigmem_free(h->pieces, (h->set_mask + 1) * WAYS * sizeof *h->pieces);
     bigmem_free(h->firsts, (h->set_mask + 1) * WAYS * sizeof *h->firsts);
     free(h);
+}
+
+uint64_t
+block_cache_held(const struct block_cache *h)
+{
+    return h != NULL ? atomic_load_explicit(&h->held, memory_order_relaxed) : 0;
+}
+
+uint64_t
+block_cache_target(const struct block_cache *h)
+{
+    return h != NULL ? atomic_load_explicit(&h->target, memory_order_relaxed) : 0;
 }
 
 uint64_t
@@ -278,7 +322,7 @@ block_cache_get_more(struct block_cache *h, const struct content_id *id, uint64_
     uint32_t held = atomic_fetch_add_explicit(&h->more, max, memory_order_relaxed) + max;
     unsigned n = 0;
 
-    if (held <= h->size / BLOCK_CACHE_PIECE / MORE_SHARE)
+    if (held <= block_cache_target(h) / BLOCK_CACHE_PIECE / MORE_SHARE)
         while (n < max && block_cache_has(h, id, first + n) &&
                block_cache_get(h, id, first + n, &out[n]))
             n++;
@@ -329,6 +373,15 @@ first_of(const struct block_cache *h, const struct place *at, uint32_t now)
     return to;
 }
 
+/* Would a cache of twice the size have had a piece that was read `ago` disk reads before? As far
+ * as reads are as likely for one piece as for another: between two reads of a piece the disk
+ * served those of the others that are not cached. */
+static bool
+is_within_twice(const struct block_cache *h, uint32_t ago)
+{
+    return ago <= atomic_load_explicit(&h->count, memory_order_relaxed);
+}
+
 bool
 block_cache_wants(struct block_cache *h, const struct content_id *id, uint64_t number)
 {
@@ -344,7 +397,10 @@ block_cache_wants(struct block_cache *h, const struct content_id *id, uint64_t n
     first = first_of(h, &at, now);
     was = atomic_load_explicit(first, memory_order_relaxed);
     atomic_store_explicit(first, (uint64_t)at.tag << 32 | now, memory_order_relaxed);
-    return (uint32_t)(was >> 32) == at.tag && is_of_late(h, now, now - (uint32_t)was);
+    if ((uint32_t)(was >> 32) != at.tag)
+        return false;
+    metric_add(M_BLOCK_CACHE_REREADS, is_within_twice(h, now - (uint32_t)was) ? 0 : 1, 1);
+    return is_of_late(h, now, now - (uint32_t)was);
 }
 
 /* ---- adding: one at a time ---- */
@@ -359,12 +415,29 @@ extent_at(const struct block_cache *h, uint64_t at)
 }
 
 static void
-put_extent(struct block_cache *h, uint64_t at, uint64_t len, uint32_t piece)
+put_extent(struct block_cache *h, uint64_t at, struct extent e)
 {
-    struct extent e = {.len = len, .piece = piece};
-
-    if (len > 0)
+    assert(at + e.len <= h->size);
+    assert(!e.fresh || e.piece == 0);
+    if (e.len > 0)
         memcpy(h->arena + at, &e, sizeof e);
+}
+
+static void
+put_free(struct block_cache *h, uint64_t at, uint64_t len)
+{
+    put_extent(h, at, (struct extent){.len = len});
+}
+
+static void
+count_held(struct block_cache *h, int64_t delta)
+{
+    uint64_t now =
+        atomic_fetch_add_explicit(&h->held, (uint64_t)delta, memory_order_relaxed) +
+        (uint64_t)delta;
+
+    assert(now <= h->size);
+    metric_add(M_BLOCK_CACHE_HELD, 0, delta);
 }
 
 static void
@@ -403,39 +476,104 @@ block_cache_spare(struct piece *p)
             READ_LATELY) != 0;
 }
 
-/* Advances the ring until `need` contiguous bytes are free; false if pinned or recently read
- * pieces prevent that. */
+/* Moves the hand to fresh memory near it, so that growing displaces nothing. */
+static void
+seek_fresh(struct block_cache *h, uint64_t need)
+{
+    uint64_t at = h->hole_count > 0 ? h->holes[h->hole_count - 1] : h->hand;
+
+    if (block_cache_held(h) + need > block_cache_target(h) ||
+        block_cache_held(h) == h->size)
+        return;
+    for (unsigned step = 0; step < SEEK_MAX; step++) {
+        struct extent e = extent_at(h, at == h->size ? 0 : at);
+
+        at = at == h->size ? 0 : at;
+        if (e.fresh) {
+            h->hand = at;
+            return;
+        }
+        at += e.len;
+    }
+}
+
+/* May a place use `len` bytes of a fresh extent? */
 static bool
-make_place(struct block_cache *h, uint64_t need, uint64_t *out)
+may_grow(const struct block_cache *h, bool grow, uint64_t len)
+{
+    return grow && block_cache_held(h) + len <= block_cache_target(h);
+}
+
+/* Takes a fresh extent into a place: all of it is held until what is left over is put back. */
+static void
+hold_extent(struct block_cache *h, uint64_t at, const struct extent *e)
+{
+    assert(e->fresh);
+    count_held(h, (int64_t)e->len);
+    for (unsigned i = 0; i < h->hole_count; i++)
+        if (h->holes[i] == at) {
+            h->hole_count--;
+            memmove(&h->holes[i], &h->holes[i + 1],
+                    (h->hole_count - i) * sizeof h->holes[0]);
+        }
+    assert(h->hole_count <= HOLES);
+}
+
+/* Remembers a fresh extent; forgets the one that it has remembered for longest if there are too many. The hand
+ * finds those. */
+static void
+note_hole(struct block_cache *h, uint64_t at)
+{
+    if (h->hole_count == HOLES) {
+        h->hole_count--;
+        memmove(&h->holes[0], &h->holes[1], h->hole_count * sizeof h->holes[0]);
+    }
+    h->holes[h->hole_count++] = at;
+    assert(at < h->size);
+}
+
+/* Advances the ring until `need` contiguous bytes are free; false if pinned or recently read
+ * pieces prevent that, or fresh extents that it may not use (`grow` is false, or the target). */
+static bool
+make_place(struct block_cache *h, uint64_t need, bool grow, uint64_t *out)
 {
     uint64_t from = h->hand, to = h->hand; /* [from, to) is free */
     unsigned chances = 0;
+    bool fresh = false; /* the last extent of it */
 
     for (unsigned steps = 0; to - from < need; steps++) {
         struct extent e;
         struct piece *p;
 
-        if (to == h->size || steps == STEPS_MAX) {
-            put_extent(h, from, to - from, 0);
-            if (to == h->size)
-                atomic_store_explicit(&h->full, true, memory_order_relaxed);
+        if (to == h->size || steps >= STEPS_MAX) {
+            put_free(h, from, to - from);
             h->hand = from = to = to == h->size ? 0 : to;
-            if (steps == STEPS_MAX)
+            if (steps >= STEPS_MAX)
                 return false;
             continue;
         }
         e = extent_at(h, to);
         p = e.piece != 0 ? &h->pieces[e.piece - 1] : NULL;
-        if (p != NULL &&
-            ((chances < CHANCES_MAX && block_cache_spare(p) && ++chances > 0) ||
-             !take_out(h, p))) {
-            put_extent(h, from, to - from, 0);
+        if ((e.fresh && !may_grow(h, grow, MIN(e.len, need - (to - from)))) ||
+            (p != NULL &&
+             ((chances < CHANCES_MAX && block_cache_spare(p) && ++chances > 0) ||
+              !take_out(h, p)))) {
+            put_free(h, from, to - from);
             from = to = to + e.len;
-        } else {
-            to += e.len;
+            continue;
         }
+        if (p != NULL)
+            atomic_store_explicit(&h->full, true, memory_order_relaxed);
+        if (e.fresh)
+            hold_extent(h, to, &e);
+        fresh = e.fresh;
+        to += e.len;
     }
-    put_extent(h, from + need, to - from - need, 0);
+    put_extent(h, from + need, (struct extent){.len = to - from - need, .fresh = fresh});
+    if (fresh && to > from + need) {
+        count_held(h, -(int64_t)(to - from - need));
+        note_hole(h, from + need);
+    }
     h->hand = from + need;
     *out = from;
     return true;
@@ -463,7 +601,7 @@ free_entry(struct block_cache *h, const struct place *at, const struct content_i
 
         if ((way < WAYS && block_cache_spare(p)) || !take_out(h, p))
             continue;
-        put_extent(h, where, extent_at(h, where).len, 0);
+        put_free(h, where, extent_at(h, where).len);
         free_one = p;
     }
     return free_one;
@@ -485,7 +623,8 @@ block_cache_reserve(struct block_cache *h, const struct content_id *id, uint64_t
     if (p == NULL)
         return NULL;
     atomic_store_explicit(&p->word, MINE, memory_order_relaxed);
-    if (!make_place(h, need, &where)) {
+    seek_fresh(h, need);
+    if (!make_place(h, need, true, &where)) {
         atomic_store_explicit(&p->word, 0, memory_order_relaxed);
         return NULL;
     }
@@ -497,10 +636,12 @@ block_cache_reserve(struct block_cache *h, const struct content_id *id, uint64_t
                              : where + ALIGN + block_cache_front_of(len);
     end = is_large(len) ? p->bytes + align_up(len, PAGE) : where + need;
     if (end < h->hand) { /* one page less: the rest is free for the next extent */
-        put_extent(h, end, h->hand - end, 0);
+        put_free(h, end, h->hand - end);
         h->hand = end;
     }
-    put_extent(h, where, end - where, (uint32_t)(p - h->pieces) + 1);
+    put_extent(
+        h, where,
+        (struct extent){.len = end - where, .piece = (uint32_t)(p - h->pieces) + 1});
     atomic_store_explicit(&p->tag, at.tag, memory_order_relaxed);
     count_bytes(h, len);
     return p;
@@ -527,27 +668,95 @@ block_cache_add(struct block_cache *h, const struct content_id *id, uint64_t num
                           memory_order_release);
 }
 
+/* Two pieces fit in any case, so that a place can be found. */
+static uint64_t
+block_cache_least(const struct block_cache *h)
+{
+    return MIN(h->size, 2 * (uint64_t)(BLOCK_CACHE_PIECE + PAGE));
+}
+
+/* ---- giving memory back: a worker, one at a time with the adder ---- */
+
+static bool
+cache_lock(struct block_cache *h)
+{
+    for (unsigned tries = 0; tries < LOCK_TRIES; tries++) {
+        if (!atomic_exchange_explicit(&h->adding, true, memory_order_acquire))
+            return true;
+        sched_yield(); /* an adder holds it for microseconds */
+    }
+    return false;
+}
+
+/* Makes [at, at + len) one fresh extent. */
+static void
+release_extent(struct block_cache *h, uint64_t at, uint64_t len)
+{
+    if (len == 0)
+        return;
+    put_extent(h, at, (struct extent){.len = len, .fresh = true});
+    sendable_release(h->memory, h->arena + at + ALIGN,
+                     len - ALIGN); /* all but its head */
+    count_held(h, -(int64_t)len);
+    note_hole(h, at);
+}
+
+/* Evicts in the order of the ring and releases what follows each other at once: releasing costs a
+ * call for each run, not for each piece. Returns what it released. */
+static uint64_t
+release_some(struct block_cache *h, uint64_t bytes)
+{
+    uint64_t step = MIN((uint64_t)BLOCK_CACHE_PIECE, align_down(h->size / 4, ALIGN));
+    uint64_t run = 0, len = 0, released = 0, at;
+
+    for (uint64_t tried = 0; tried < bytes; tried += step) {
+        if (!make_place(h, step, false, &at))
+            continue;
+        if (len > 0 && at != run + len) {
+            release_extent(h, run, len);
+            len = 0;
+        }
+        run = len == 0 ? at : run;
+        len += step;
+        released += step;
+        put_extent(h, at, (struct extent){.len = step, .fresh = true}); /* not again */
+        put_extent(h, run, (struct extent){.len = len, .fresh = true});
+    }
+    release_extent(h, run, len);
+    return released;
+}
+
 void
 block_cache_shrink(struct block_cache *h, uint64_t bytes)
 {
-    uint64_t step =
-        h != NULL ? MIN((uint64_t)BLOCK_CACHE_PIECE, align_down(h->size / 4, ALIGN)) : 0;
+    for (uint64_t gone = 0; h != NULL && gone < bytes && block_cache_bytes(h) > 0;) {
+        uint64_t step = MIN(bytes - gone, RELEASE_BYTES);
 
-    for (uint64_t gone = 0; h != NULL && gone < bytes && block_cache_bytes(h) > 0;
-         gone += step) {
-        uint64_t at;
-        bool place;
-
-        if (atomic_exchange_explicit(&h->adding, true, memory_order_acquire))
-            return; /* another fiber is adding: skip */
-        place = make_place(h, step, &at);
-        if (place) {
-            put_extent(h, at, step, 0);
-            sendable_release(h->memory, h->arena + at + ALIGN,
-                             step - ALIGN); /* all but its head */
-        }
-        /* There is free space. */
-        atomic_store_explicit(&h->full, false, memory_order_relaxed);
+        if (!cache_lock(h))
+            return; /* the next call goes on */
+        (void)release_some(h, step);
+        /* There is room again, unless the target is reached. */
+        if (block_cache_held(h) + 2 * BLOCK_CACHE_PIECE < block_cache_target(h))
+            atomic_store_explicit(&h->full, false, memory_order_relaxed);
         atomic_store_explicit(&h->adding, false, memory_order_release);
+        gone += step;
     }
+}
+
+void
+block_cache_set_target(struct block_cache *h, uint64_t bytes)
+{
+    uint64_t held;
+
+    if (h == NULL)
+        return;
+    bytes = MIN(MAX(bytes, block_cache_least(h)), h->size);
+    metric_add(M_BLOCK_CACHE_TARGET, 0,
+               (int64_t)(bytes - atomic_exchange_explicit(&h->target, bytes,
+                                                          memory_order_relaxed)));
+    held = block_cache_held(h);
+    if (held > bytes)
+        block_cache_shrink(h, held - bytes);
+    else if (held + GROW_STEP < bytes)
+        atomic_store_explicit(&h->full, false, memory_order_relaxed);
 }

@@ -37,7 +37,7 @@ test_defaults(void)
     CHECK_STR(conf_text(c, OPT_CREDENTIALS), "");
     CHECK(!conf_bool(c, OPT_AUTH));
     CHECK_U64(conf_u64(c, OPT_HTTP_HEADER_TIMEOUT), 10000);
-    CHECK_U64(conf_u64(c, OPT_MEMORY_BUFFERS), 256 << 20);
+    CHECK_U64(conf_u64(c, OPT_MEMORY_BUFFERS), CONF_AUTO);
     CHECK_U64(conf_enum(c, OPT_ENGINE), 0);
     CHECK_U64(conf_enum(c, OPT_LOG_LEVEL), 1);
     CHECK_STR(conf_list(c, OPT_S3_DOMAINS, &count)[0], "localhost");
@@ -141,6 +141,7 @@ test_file_values_are_typed(void)
         {"http.idle_timeout = \"2d\"", "2d is not within 100ms and 1d"},
         {"memory.buffers = true",
          "wants a size like \"64MiB\" or an integer of bytes, not a boolean"},
+        {"memory.memtable = \"auto\"", "\"auto\""},
         {"memory.buffers = \"1KiB\"", "1KiB is not within 16MiB and 1TiB"},
         {"engine = \"kqueue\"", "\"kqueue\" is none of auto|uring|epoll"},
         {"loops = 1\nloops = 2", "f.toml:2: \"loops\" is defined a second time"},
