@@ -51,6 +51,7 @@ api_new(const struct api_options *o, struct api **out, struct errbuf *eb)
         a->signatures[i] = signature_cache_new();
     a->responses = response_cache_new(o->block_cache_bytes);
     a->trace = trace_new();
+    a->began_ns = rt_now_ns();
     if (o->bench_objects) {
         a->bench = xmalloc(API_BENCH_MAX);
         memset(a->bench, 'b', API_BENCH_MAX);
@@ -155,6 +156,7 @@ api_on_done(struct http_request *http, const struct http_done *d, void *arg)
     struct request *q = http->user; /* NULL: from the response cache */
     struct metric_request m = {
         .op = q != NULL ? q->op : OP_get,
+        .api = q != NULL && q->ais != NULL ? API_ais : API_s3,
         .status = d->status,
         .duration_ns = d->duration_ns,
         .first_byte_ns = d->first_byte_ns,

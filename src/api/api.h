@@ -38,6 +38,11 @@ struct api_options {
     struct audit *audit; /* borrowed; NULL: audit lines go to the log */
     uint64_t block_cache_bytes; /* most of the block cache; bounds the response cache */
     bool block_cache_fixed;     /* an option says so, not the machine */
+    uint8_t cluster_id[16];     /* for ids of the AIS API */
+    uint16_t node;
+    /* "HOST:PORT" by which AIS clients reach this node; NULL: as they just did. */
+    const char *advertise;
+    struct span token_key; /* signs bearer tokens of the AIS API; empty: none is taken */
 };
 struct api; /* one for all loops */
 

@@ -7,9 +7,10 @@
 /* The first matching prefix wins. Prefixes count in path style only: with a bucket in Host the whole path is a key, and the
  * last row applies. */
 static const struct front_end front_ends[] = {
-    {"/_/", 0, false, admin_handle, s3_identify, fault_answer_xml},
-    {"/s3", 3, true, s3_handle, s3_identify, fault_answer_xml},
-    {"/", 0, true, s3_handle, s3_identify, fault_answer_xml},
+    {"/_/", 0, false, false, admin_handle, s3_identify, fault_answer_xml},
+    {"/s3", 3, true, false, s3_handle, s3_identify, fault_answer_xml},
+    {"/v1", 0, false, true, ais_handle, ais_identify, ais_write_error},
+    {"/", 0, true, false, s3_handle, s3_identify, fault_answer_xml},
 };
 
 /* "/_/" matches paths below it, "/s3" itself and paths below it. Comparing the second byte first rejects nearly every path. */
@@ -31,8 +32,13 @@ front_end_of(struct span path, bool bucket_in_host)
 {
     const struct front_end *last = &front_ends[ARRAY_LEN(front_ends) - 1];
 
+    struct span single = path;
+
+    /* "//v1/x" of clients whose address ends in a slash; no bucket has an empty name. */
+    while (single.len > 1 && single.at[1] == '/')
+        single = span_from(single, 1);
     for (const struct front_end *f = front_ends; f < last && !bucket_in_host; f++)
-        if (prefix_fits(path, f->prefix))
+        if (prefix_fits(f->splits_itself ? single : path, f->prefix))
             return f;
     assert(last->skip == 0);
     return last;

@@ -80,6 +80,15 @@ public_rights(const struct request *q, struct span bucket)
     return b != NULL && b->anonymous_read ? AUTH_READ | AUTH_LIST : 0;
 }
 
+static auth_rights
+rights_of_token(const struct token_rights *t, struct span bucket)
+{
+    for (unsigned i = 0; i < t->count; i++)
+        if (span_eq(t->at[i].bucket, bucket))
+            return t->at[i].rights;
+    return t->everywhere;
+}
+
 static bool
 may(const struct request *q, const struct auth_user *u, auth_rights wanted,
     struct span bucket, struct span key)
@@ -87,6 +96,8 @@ may(const struct request *q, const struct auth_user *u, auth_rights wanted,
     auth_rights have = u != NULL ? auth_user_rights(u, bucket, key) : 0;
 
     assert(wanted != 0);
+    if (q->caller.kind == CALLER_TOKEN)
+        have = rights_of_token(q->caller.token, bucket);
     if (q->caller.kind == CALLER_LOCAL || auth_rights_include(have, wanted))
         return true;
     return (wanted & ~(have | AUTH_READ | AUTH_LIST)) == 0 &&
@@ -96,6 +107,8 @@ may(const struct request *q, const struct auth_user *u, auth_rights wanted,
 static bool
 has_any_right(const struct request *q, const struct auth_user *u, struct span bucket)
 {
+    if (q->caller.kind == CALLER_TOKEN && rights_of_token(q->caller.token, bucket) != 0)
+        return true;
     return q->caller.kind == CALLER_LOCAL ||
            (u != NULL && auth_has_any_right(u, bucket)) || public_rights(q, bucket) != 0;
 }
@@ -145,6 +158,7 @@ has_needed(const struct request *q, const struct auth_user *u, enum need need)
     case NEED_USER:
         return q->caller.kind != CALLER_ANONYMOUS;
     case NEED_NOTHING:
+    case NEED_CALLER:
     case NEED_FORM:
         return true;
     }

@@ -16,7 +16,8 @@ struct api {
     _Atomic bool backing_up;          /* one backup at a time */
     struct response_cache *responses; /* NULL without a block cache */
     struct trace *trace;
-    char *bench; /* /_/bench/SIZE: bytes to send from; NULL when off */
+    uint64_t began_ns; /* rt_now_ns() of the start */
+    char *bench;       /* /_/bench/SIZE: bytes to send from; NULL when off */
 };
 #define API_BENCH_MAX (16u << 20)
 
@@ -32,13 +33,24 @@ enum need {
     NEED_NOTHING,   /* no right: a CORS preflight */
     NEED_FORM,      /* decided by the fields of a form: the operation checks */
     NEED_EACH_KEY,  /* write on each key in the body: the operation calls caller_may() */
+    NEED_CALLER,    /* anonymous callers too: the route requires single rights itself */
 };
 
 /* The caller, and how its body is framed. Filled by gate(). */
 enum caller_kind {
     CALLER_ANONYMOUS, /* no credentials: public rights of buckets only */
     CALLER_LOCAL,     /* no credentials, on loopback without `auth`: all rights */
-    CALLER_KEY,       /* a user's key and a valid signature */
+    CALLER_KEY,       /* a user's key and a valid signature, or its secret */
+    CALLER_TOKEN,     /* a bearer token; its own rights count */
+};
+/* The rights that a bearer token carries. Those on a bucket replace those on all buckets. */
+struct token_rights {
+    auth_rights everywhere;
+    unsigned count;
+    struct token_bucket {
+        struct span bucket; /* uname */
+        auth_rights rights;
+    } * at;
 };
 struct caller {
     enum caller_kind kind;
@@ -47,24 +59,27 @@ struct caller {
     const struct auth_key
         *signed_by; /* the key that signed; valid while auth_serial() is `users` */
     uint64_t users;
-    struct auth_charge charge; /* for a user with limits; on_done() ends it */
+    struct auth_charge charge;        /* for a user with limits; on_done() ends it */
+    const struct token_rights *token; /* with CALLER_TOKEN */
     struct sigv4_auth auth;
     struct hmac_key key; /* signing key: chunk signatures need it */
 };
 
 struct request;
+struct ais_request;
 
 /* A protocol below a prefix of the path: a row of the table in front_end.c. */
 struct front_end {
     const char *prefix;  /* "/_/": paths below it; "/s3": itself and paths below it */
     size_t skip;         /* bytes of the path before the bucket name */
     bool serves_objects; /* a plain GET below it is a read of an object */
+    bool splits_itself;  /* `handle` finds bucket and key in the path */
     void (*handle)(struct request *q);
     /* The user that signed the request; *user is NULL when it has no credentials. On error the fault is set. */
     enum err (*identify)(struct request *q, const struct auth_user **user);
     void (*write_error)(struct request *q); /* answers with the fault of the request */
 };
-/* Never NULL. */
+/* Never NULL. `bucket_in_host`: the path is a key. */
 const struct front_end *front_end_of(struct span path, bool bucket_in_host);
 
 /* One request. Lives in the request's arena. */
@@ -83,6 +98,7 @@ struct request {
     const struct object_info
         *marker; /* the delete marker that caused the fault; reported in the reply */
     enum metric_op op;
+    struct ais_request *ais;      /* of the AIS API; NULL elsewhere */
     const struct cors_rule *cors; /* its lines go into every answer; NULL: none */
     bool cors_any;                /* it allows every origin */
     /* Serial of the map when the request began: the response cache keys decisions by it (response_cache.h). */
@@ -122,6 +138,10 @@ bool gate_may_read(struct request *q);
 void admin_handle(struct request *q);
 /* Enumerates its pages, for the test that checks the gate on each; false: no more. */
 bool admin_page_at(size_t index, const char **method, const char **path, enum need *need);
+/* ais/route.c, ais/identify.c, ais/error.c: the AIS API, under /v1. */
+void ais_handle(struct request *q);
+enum err ais_identify(struct request *q, const struct auth_user **user) MUST_CHECK;
+void ais_write_error(struct request *q);
 /* s3/route.c, s3/identify.c: the S3 API. */
 void s3_handle(struct request *q);
 enum err s3_identify(struct request *q, const struct auth_user **user) MUST_CHECK;

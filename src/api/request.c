@@ -79,11 +79,17 @@ enum err
 request_split_name(struct request *q)
 {
     const struct http_head *head = q->http->head;
-    enum err rc =
-        s3_name_split(head->path, head->host, q->api->domains,
-                      q->api->options.domain_count, q->arena, &q->name, &q->fault);
     size_t skip;
+    enum err rc;
 
+    q->front = front_end_of(head->path, false);
+    if (q->front->splits_itself &&
+        !s3_bucket_in_host(head->host, q->api->domains, q->api->options.domain_count)) {
+        q->name = (struct s3_name){.bucket = {"", 0}, .key = {"", 0}};
+        return ERR_OK;
+    }
+    rc = s3_name_split(head->path, head->host, q->api->domains,
+                       q->api->options.domain_count, q->arena, &q->name, &q->fault);
     q->front = front_end_of(head->path, rc == ERR_OK && q->name.virtual_host);
     skip = q->front->skip;
     if (rc != ERR_OK || skip == 0)

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#define XXH_STATIC_LINKING_ONLY /* for the size of its state */
 #include <xxhash.h>
 
 #include "base/hash.h"
@@ -28,6 +29,7 @@ static const struct {
     [DIGEST_MD5] = {"MD5", 16},
     [DIGEST_SHA1] = {"SHA1", 20},
     [DIGEST_SHA256] = {"SHA256", 32},
+    [DIGEST_SHA512] = {"SHA512", 64},
 };
 
 static EVP_MD *fetched[ARRAY_LEN(kinds)];
@@ -100,8 +102,7 @@ sha256(const void *data, size_t len, unsigned char out[32])
 }
 
 size_t
-digest_oneshot(enum digest_kind kind, const void *data, size_t len,
-               unsigned char out[DIGEST_MAX])
+digest_oneshot(enum digest_kind kind, const void *data, size_t len, unsigned char *out)
 {
     struct digest d;
 
@@ -221,6 +222,44 @@ void
 hash_wipe(void *secret, size_t len)
 {
     OPENSSL_cleanse(secret, len);
+}
+
+uint64_t
+hash_xxh64(const void *data, size_t len, uint64_t seed)
+{
+    return XXH64(data, len, seed);
+}
+
+/* The library's state is plain data of a known size. */
+static_assert(sizeof(struct hash_xxh64) >= sizeof(XXH64_state_t), "the state fits");
+
+void
+hash_xxh64_init(struct hash_xxh64 *h)
+{
+    XXH64_state_t state = {0};
+
+    XXH64_reset(&state, 0);
+    memset(h, 0, sizeof *h);
+    memcpy(h->state, &state, sizeof state);
+}
+
+void
+hash_xxh64_add(struct hash_xxh64 *h, const void *data, size_t len)
+{
+    XXH64_state_t state;
+
+    memcpy(&state, h->state, sizeof state);
+    XXH64_update(&state, data, len);
+    memcpy(h->state, &state, sizeof state);
+}
+
+uint64_t
+hash_xxh64_end(const struct hash_xxh64 *h)
+{
+    XXH64_state_t state;
+
+    memcpy(&state, h->state, sizeof state);
+    return XXH64_digest(&state);
 }
 
 uint64_t

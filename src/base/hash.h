@@ -20,9 +20,17 @@ uint32_t hash_crc32c_combine(uint32_t a, uint32_t b, uint64_t len_b);
 uint64_t hash_crc64nvme_combine(uint64_t a, uint64_t b, uint64_t len_b);
 
 uint64_t hash_xxh3(const void *data, size_t len, uint64_t seed);
+uint64_t hash_xxh64(const void *data, size_t len, uint64_t seed);
+/* The same in pieces, with seed 0: plain data. */
+struct hash_xxh64 {
+    uint64_t state[11];
+};
+void hash_xxh64_init(struct hash_xxh64 *h);
+void hash_xxh64_add(struct hash_xxh64 *h, const void *data, size_t len);
+uint64_t hash_xxh64_end(const struct hash_xxh64 *h);
 
-enum digest_kind { DIGEST_MD5, DIGEST_SHA1, DIGEST_SHA256 };
-#define DIGEST_MAX 32
+enum digest_kind { DIGEST_MD5, DIGEST_SHA1, DIGEST_SHA256, DIGEST_SHA512 };
+#define DIGEST_MAX 64
 
 /* A digest in progress; owns OpenSSL state. */
 struct digest {
@@ -31,11 +39,11 @@ struct digest {
 };
 void digest_init(struct digest *d, enum digest_kind kind);
 void digest_add(struct digest *d, const void *data, size_t len);
-/* Returns 16, 20 or 32; fini included. */
+/* Returns 16, 20, 32 or 64; fini included. */
 size_t digest_end(struct digest *d, unsigned char out[DIGEST_MAX]);
 void digest_fini(struct digest *d); /* when abandoned; twice is fine */
 size_t digest_oneshot(enum digest_kind kind, const void *data, size_t len,
-                      unsigned char out[DIGEST_MAX]);
+                      unsigned char *out); /* of the digest's length */
 
 /* HMAC-SHA256. */
 void hash_hmac_sha256(const void *key, size_t key_len, const void *data, size_t len,

@@ -223,6 +223,26 @@ metric_request_done(const struct metric_request *r)
     metrics_count(CELL_BYTES_OUT + r->op, (int64_t)r->bytes_out);
 }
 
+void
+metric_request_sums(enum metric_op op, struct metric_request_sums *out)
+{
+    unsigned first = CELL_DURATION + op * (BOUNDS + 1);
+
+    assert(op < OP_COUNT_);
+    *out = (struct metric_request_sums){
+        .bytes_in = (uint64_t)metrics_sum_of(CELL_BYTES_IN + op),
+        .bytes_out = (uint64_t)metrics_sum_of(CELL_BYTES_OUT + op),
+        .duration_ns = (uint64_t)metrics_sum_of(first + BOUNDS),
+    };
+    for (unsigned code = 0; code < CODES; code++)
+        for (unsigned api = 0; api < API_COUNT_; api++) {
+            uint64_t n = (uint64_t)metrics_sum_of(request_cell(op, code, api));
+
+            out->count += n;
+            out->failed += codes[code] >= 400 ? n : 0;
+        }
+}
+
 /* ---- collectors ---- */
 
 void

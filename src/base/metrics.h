@@ -105,7 +105,7 @@ int64_t metric_read(enum metric_id id, unsigned label); /* sum over threads */
 /* Requests: forebay_requests_total{op,code,api}, forebay_request_duration_seconds{op},
  * forebay_first_byte_seconds{op}, forebay_{request,response}_bytes_total{op}. A status
  * that is not in the table of metrics.c counts as code "other". */
-#define METRIC_APIS(X) X(s3) X(admin)
+#define METRIC_APIS(X) X(s3) X(admin) X(ais)
 enum metric_api {
 #define X(name) API_##name,
     METRIC_APIS(X)
@@ -130,6 +130,11 @@ struct metric_request {
     uint64_t bytes_out;
 };
 void metric_request_done(const struct metric_request *r);
+/* Sums of one operation over all protocols and codes; `failed` are those with a status of 400 and more. */
+struct metric_request_sums {
+    uint64_t count, failed, bytes_in, bytes_out, duration_ns;
+};
+void metric_request_sums(enum metric_op op, struct metric_request_sums *out);
 
 /* Adds lines at scrape time; `collect` writes whole families in text format. At most 16 collectors. It runs with a
  * lock held, so it neither waits nor registers; after metrics_unregister() it is not running any more. */

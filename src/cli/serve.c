@@ -29,6 +29,8 @@ static const struct flag flags[] = {
     {"without", 0, "DISK", "start without this lost disk, by path or id", true},
     {"not-empty", 0, NULL, "a new folder may hold other things: data is put beside them",
      false},
+    {"advertise", 0, "HOST:PORT", "how AIS clients reach this server (option advertise)",
+     false},
     {"auth", 0, NULL, "ask for keys on loopback too", false},
     {"tls-cert", 0, "FILE", "the server's certificate and its chain (PEM): serve HTTPS",
      false},
@@ -89,11 +91,9 @@ load_conf(const struct args *a, struct conf *c, struct errbuf *eb)
     static const struct {
         const char *flag;
         enum conf_option option;
-    } direct[] = {{"listen", OPT_LISTEN},
-                  {"credentials", OPT_CREDENTIALS},
-                  {"engine", OPT_ENGINE},
-                  {"tls-cert", OPT_TLS_CERT},
-                  {"tls-key", OPT_TLS_KEY}};
+    } direct[] = {{"listen", OPT_LISTEN},           {"advertise", OPT_ADVERTISE},
+                  {"credentials", OPT_CREDENTIALS}, {"engine", OPT_ENGINE},
+                  {"tls-cert", OPT_TLS_CERT},       {"tls-key", OPT_TLS_KEY}};
     const char *file = args_value(a, "config"), *pair;
     enum err rc = ERR_OK;
 
@@ -164,6 +164,7 @@ take_node(const struct conf *c, struct node_options *o)
     o->audit = text_or_null(c, OPT_LOG_AUDIT);
     o->skew_s = conf_u64(c, OPT_S3_CLOCK_SKEW) / 1000;
     o->auth = conf_bool(c, OPT_AUTH);
+    o->advertise = text_or_null(c, OPT_ADVERTISE);
     o->insecure_http = conf_bool(c, OPT_INSECURE_HTTP);
     o->region = conf_text(c, OPT_S3_REGION);
     o->domains = conf_list(c, OPT_S3_DOMAINS, &domains);

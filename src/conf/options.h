@@ -28,6 +28,8 @@
       "let the kernel write core dumps, with keys and bodies in them, and debuggers attach") \
     X(OPT_AUTH, "auth", BOOL, "false", 0, 0, "", START, \
       "require credentials on loopback too; every other address always does") \
+    X(OPT_ADVERTISE, "advertise", TEXT, "", 0, 255, "", START, \
+      "HOST:PORT by which AIS clients reach this server, for containers and address translation; unless set the Host of each request") \
     X(OPT_CREDENTIALS, "credentials", TEXT, "", 0, 4095, "", LIVE, \
       "a file of more users in the form of AWS's shared credentials file, one profile each") \
     X(OPT_TLS_CERT, "tls.cert", TEXT, "", 0, 4095, "", LIVE, \

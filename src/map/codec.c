@@ -42,7 +42,8 @@ enum {
     F_CLOSING = 30,
     F_PROPERTY = 31,
 };
-static_assert(MAP_AIS == 0 && MAP_HTTP == 4, "providers are stored as numbers");
+static_assert(MAP_AIS == 0 && MAP_HTTP == 4 && MAP_OCI == 5,
+              "providers are stored as numbers");
 
 struct span
 map_uname(const struct map_bucket_id *id, char out[MAP_UNAME_MAX + 1])

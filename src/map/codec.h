@@ -2,9 +2,6 @@
 #pragma once
 #include "map/map.h"
 
-#define MAP_UNAME_MAX (16 + MAP_NAMESPACE_MAX + MAP_BUCKET_NAME_MAX)
-/* The unique text of an identity, in `out`. */
-struct span map_uname(const struct map_bucket_id *id, char out[MAP_UNAME_MAX + 1]);
 /* The provider of a bucket of the flat space; `backend` NULL: native. */
 enum map_provider map_provider_of(const struct map_backend *backend);
 /* On ERR_OK *out is one reference. ERR_CORRUPT. */

@@ -121,11 +121,9 @@ map_bucket_property(const struct map_bucket *b, const char *name)
 const char *
 map_provider_name(enum map_provider p)
 {
-    static const char *const names[MAP_PROVIDERS_] = {[MAP_AIS] = "ais",
-                                                      [MAP_AWS] = "aws",
-                                                      [MAP_GCP] = "gcp",
-                                                      [MAP_AZURE] = "azure",
-                                                      [MAP_HTTP] = "ht"};
+    static const char *const names[MAP_PROVIDERS_] = {
+        [MAP_AIS] = "ais",     [MAP_AWS] = "aws", [MAP_GCP] = "gcp",
+        [MAP_AZURE] = "azure", [MAP_HTTP] = "ht", [MAP_OCI] = "oci"};
 
     assert(p < MAP_PROVIDERS_);
     return names[p];

@@ -20,7 +20,15 @@
 #define MAP_BUCKETS_MAX     10000
 
 /* Who has the objects of a bucket: this cluster (AIS), or a remote. */
-enum map_provider { MAP_AIS, MAP_AWS, MAP_GCP, MAP_AZURE, MAP_HTTP, MAP_PROVIDERS_ };
+enum map_provider {
+    MAP_AIS,
+    MAP_AWS,
+    MAP_GCP,
+    MAP_AZURE,
+    MAP_HTTP,
+    MAP_OCI,
+    MAP_PROVIDERS_
+};
 const char *map_provider_name(
     enum map_provider p); /* as AIStore spells it: "ais", "aws", ... */
 
@@ -31,6 +39,9 @@ struct map_bucket_id {
     struct span ns, name; /* ns: "" is the global namespace */
     bool qualified;
 };
+#define MAP_UNAME_MAX (16 + MAP_NAMESPACE_MAX + MAP_BUCKET_NAME_MAX)
+/* The unique text of an identity, in `out`. */
+struct span map_uname(const struct map_bucket_id *id, char out[MAP_UNAME_MAX + 1]);
 
 /* Where the name of an endpoint may lead: what is loopback, link-local or metadata only where the address itself is the endpoint, or
  * with ANY. Unsaid: as private. */

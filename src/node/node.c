@@ -124,6 +124,9 @@ open_services(struct node *n)
     if (rc == ERR_OK)
         rc = job_start(&jobs, &n->jobs, &n->eb);
     if (rc == ERR_OK) {
+        memcpy(a.cluster_id, n->id.cluster_id, sizeof a.cluster_id);
+        a.node = n->id.node;
+        a.advertise = n->o->advertise;
         a.auth = n->auth;
         a.audit = n->audit;
         a.skew_s = n->o->skew_s;

@@ -54,9 +54,11 @@ struct node_options {
     enum err (*reload)(struct node_live *out, void *arg, struct errbuf *eb);
     /* Reports the result: the new values are in force, or (`taken` false) all were rejected. */
     void (*reloaded)(bool taken, void *arg);
-    const char *audit;  /* file of the audit log, or NULL: the log */
-    bool auth;          /* no anonymous caller on loopback either */
-    bool insecure_http; /* explicit permission for plain HTTP off loopback */
+    const char *audit;          /* file of the audit log, or NULL: the log */
+    bool auth;                  /* no anonymous caller on loopback either */
+    bool insecure_http;         /* explicit permission for plain HTTP off loopback */
+    const char *advertise;      /* "HOST:PORT" for AIS clients; NULL: as they reach it */
+    const char *token_key_file; /* of the key of bearer tokens; NULL: none is taken */
     uint64_t skew_s;    /* tolerated difference of a client's clock; 0: 15 minutes */
     const char *region; /* NULL: us-east-1 */
     const char *const *domains;

@@ -771,6 +771,23 @@ object_revalidate(struct object_service *s, const struct map_bucket *b, struct s
 }
 
 enum err
+object_next_overwrites(struct object_service *s, const struct map_bucket *b,
+                       struct span key, uint32_t *out, struct errbuf *eb)
+{
+    struct disks_key k = object_disk_key(b, key);
+    struct entry entry;
+    enum err rc;
+
+    *out = 0;
+    if (b->cached) /* the remote has its own versions */
+        return ERR_OK;
+    rc = disks_lookup(s->options.disks, &k, &entry, eb);
+    if (rc == ERR_OK && entry.overwrites < UINT32_MAX)
+        *out = entry.overwrites + 1;
+    return rc == ERR_NOT_FOUND ? ERR_OK : rc;
+}
+
+enum err
 object_head(struct object_service *s, const struct map_bucket *b, struct span key,
             struct arena *a, struct object_info *info, struct errbuf *eb)
 {

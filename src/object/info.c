@@ -30,6 +30,7 @@ info_from_meta(const struct entry *entry, const struct object_meta *meta,
     out->size = meta->whole_bytes > 0 ? meta->whole_bytes : entry->size;
     out->chunk_bytes = meta->chunk_bytes;
     out->mtime_ms = entry->mtime_ms;
+    out->overwrites = entry->overwrites;
     out->meta = *meta;
     out->meta.whole_bytes = 0; /* of this entry only: not to be copied */
     out->meta.chunk_bytes = 0;

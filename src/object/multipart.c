@@ -287,7 +287,7 @@ match_parts(struct complete *c)
         if (c->composite && w->parts[i].checksum_algorithm == 0)
             return bad_part(c, COMPLETE_NO_CHECKSUM, w->parts[i].number,
                             "is named without its checksum");
-        if (i + 1 < w->count && page[at].size < PART_LEAST) {
+        if (i + 1 < w->count && page[at].size < PART_LEAST && !w->any_part_size) {
             c->bad->size = page[at].size;
             return bad_part(c, COMPLETE_TOO_SMALL, w->parts[i].number, "is under 5 MiB");
         }
@@ -443,6 +443,7 @@ complete_native(struct complete *c, struct object_info *out)
     meta.parts = c->what->count;
     meta.mtime_ms = (int64_t)(rt_wall_ns() / 1000000u);
     meta.versioning = (uint8_t)versioning_of(c->bucket);
+    meta.overwrites = c->what->overwrites;
     combine_checksums(c, &meta);
     rc = check_sum(c, &meta);
     if (rc == ERR_OK)

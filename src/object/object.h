@@ -8,6 +8,7 @@
  */
 #pragma once
 #include "base/arena.h"
+#include "base/hash.h"
 #include "base/pace.h"
 #include "cloud/cloud.h"
 #include "disks/disks.h"
@@ -73,6 +74,7 @@ struct object_info {
     bool is_marker;       /* with ERR_NOT_FOUND: the current version is a delete marker */
     uint32_t chunk_bytes; /* the size of its chunks; 0: kept whole */
     bool etag_is_md5;     /* of a remote's answer: the ETag is an MD5 of all bytes */
+    uint32_t overwrites;  /* earlier writes of the key, as far as they were counted */
 };
 
 /* ---- reading ---- */
@@ -202,6 +204,11 @@ enum err object_present(struct object_service *s, const struct map_bucket *b,
 unsigned object_readers_waiting(const struct object_service *s);
 
 /* ---- writing ---- */
+/* The overwrites that a write of this key has now, for its metadata: one more than the object that is there. Writers
+ * that do not ask begin again at 0. May switch. */
+enum err object_next_overwrites(struct object_service *s, const struct map_bucket *b,
+                                struct span key, uint32_t *out,
+                                struct errbuf *eb) MUST_CHECK;
 struct object_put;
 /* size: STORE_SIZE_UNKNOWN when the request gave no length. Computes MD5 and the requested checksums, in slices,
  * with a yield between them. */
@@ -230,7 +237,7 @@ enum err object_put_zero_copy(struct object_put *p, struct span body,
 /* After the last byte, before commit: the checksums of the body. */
 struct object_sums {
     uint8_t md5[16];
-    uint8_t checksum[32];
+    uint8_t checksum[DIGEST_MAX];
     size_t checksum_len;
     uint64_t size;
 };
@@ -374,7 +381,9 @@ struct object_complete {
     uint8_t
         want_algorithm; /* of the object's checksum, if the client sent it; 0: not sent */
     uint8_t want_checksum[32];
-    uint8_t want_type; /* 0: not sent */
+    uint8_t want_type;   /* 0: not sent */
+    bool any_part_size;  /* parts but the last may have less than 5 MiB */
+    uint32_t overwrites; /* object_next_overwrites() */
 };
 /* What is wrong with the list. Nothing has changed. */
 enum object_complete_why {

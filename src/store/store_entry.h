@@ -124,6 +124,7 @@ struct object_meta {
     /* cached, ENTRY_CHUNKS: total size of an object stored in chunks of `chunk_bytes`; else 0 */
     uint64_t whole_bytes;
     uint32_t chunk_bytes;
+    uint32_t overwrites; /* of the entry; a writer that counts none leaves 0 */
 };
 enum store_versioning { STORE_UNVERSIONED, STORE_VERSIONED, STORE_SUSPENDED };
 

@@ -20,7 +20,17 @@ static const struct {
                        DIGEST_SHA1},
     [CHECKSUM_SHA256] = {"SHA256", "x-amz-checksum-sha256", "ChecksumSHA256", 32, false,
                          DIGEST_SHA256},
+    [CHECKSUM_XXH64] = {"XXHASH64", "x-amz-checksum-xxhash64", "ChecksumXXHASH64", 8,
+                        false, 0},
+    [CHECKSUM_SHA512] = {"SHA512", "x-amz-checksum-sha512", "ChecksumSHA512", 64, false,
+                         DIGEST_SHA512},
 };
+
+static bool
+has_digest(enum checksum_kind kind)
+{
+    return kind != CHECKSUM_NONE && kind != CHECKSUM_XXH64 && !kinds[kind].is_crc;
+}
 
 /* Known since 2026 and not computed here. */
 static const char *const not_implemented[] = {"sha512", "md5", "xxhash64", "xxhash3",
@@ -65,7 +75,7 @@ checksum_type_name(enum checksum_type type)
 enum checksum_kind
 checksum_of_header(struct span name)
 {
-    for (enum checksum_kind k = CHECKSUM_NONE + 1; k < CHECKSUM_KIND_COUNT_; k++) {
+    for (enum checksum_kind k = CHECKSUM_NONE + 1; k < CHECKSUM_S3_KINDS_; k++) {
         if (span_case_is(name, kinds[k].header))
             return k;
     }
@@ -75,7 +85,7 @@ checksum_of_header(struct span name)
 enum checksum_kind
 checksum_of_element(struct span name)
 {
-    for (enum checksum_kind k = CHECKSUM_NONE + 1; k < CHECKSUM_KIND_COUNT_; k++) {
+    for (enum checksum_kind k = CHECKSUM_NONE + 1; k < CHECKSUM_S3_KINDS_; k++) {
         if (span_is(name, kinds[k].element))
             return k;
     }
@@ -104,7 +114,7 @@ refuse_not_implemented(struct span name, struct fault *f)
 enum err
 checksum_of_name(struct span name, enum checksum_kind *out, struct fault *f)
 {
-    for (enum checksum_kind k = CHECKSUM_NONE + 1; k < CHECKSUM_KIND_COUNT_; k++) {
+    for (enum checksum_kind k = CHECKSUM_NONE + 1; k < CHECKSUM_S3_KINDS_; k++) {
         if (span_case_is(name, kinds[k].name)) {
             *out = k;
             return ERR_OK;
@@ -166,7 +176,9 @@ void
 checksum_init(struct checksum *c, enum checksum_kind kind)
 {
     *c = (struct checksum){.kind = kind};
-    if (kind != CHECKSUM_NONE && !kinds[kind].is_crc)
+    if (kind == CHECKSUM_XXH64)
+        hash_xxh64_init(&c->xxh64);
+    else if (has_digest(kind))
         digest_init(&c->digest, kinds[kind].digest);
 }
 
@@ -185,7 +197,11 @@ checksum_add(struct checksum *c, const void *data, size_t len)
         break;
     case CHECKSUM_SHA1:
     case CHECKSUM_SHA256:
+    case CHECKSUM_SHA512:
         digest_add(&c->digest, data, len);
+        break;
+    case CHECKSUM_XXH64:
+        hash_xxh64_add(&c->xxh64, data, len);
         break;
     case CHECKSUM_NONE:
     case CHECKSUM_KIND_COUNT_:
@@ -208,6 +224,8 @@ checksum_end(struct checksum *c, struct checksum_value *out)
     *out = (struct checksum_value){.kind = c->kind};
     if (kinds[c->kind].is_crc)
         put_crc(out, c->crc);
+    else if (c->kind == CHECKSUM_XXH64)
+        put_crc(out, hash_xxh64_end(&c->xxh64));
     else if (c->kind != CHECKSUM_NONE)
         digest_end(&c->digest, out->bytes);
     c->kind = CHECKSUM_NONE;
@@ -216,7 +234,7 @@ checksum_end(struct checksum *c, struct checksum_value *out)
 void
 checksum_fini(struct checksum *c)
 {
-    if (c->kind != CHECKSUM_NONE && !kinds[c->kind].is_crc)
+    if (has_digest(c->kind))
         digest_fini(&c->digest);
     c->kind = CHECKSUM_NONE;
 }

@@ -1,4 +1,4 @@
-/* checksum: the additional checksums of S3: x-amz-checksum-*, trailers, multipart rules.
+/* checksum: the additional checksums of S3: x-amz-checksum-*, trailers, multipart rules; and two that AIS has.
  *
  * Five algorithms are computed; those of 2026 that are not (SHA512, MD5, XXHASH*) are
  * known by name and answered 501.
@@ -21,7 +21,11 @@ enum checksum_kind {
     CHECKSUM_CRC64NVME,
     CHECKSUM_SHA1,
     CHECKSUM_SHA256,
-    CHECKSUM_KIND_COUNT_
+    /* Of AIS; the S3 API knows these names and does not take them. */
+    CHECKSUM_XXH64,
+    CHECKSUM_SHA512,
+    CHECKSUM_KIND_COUNT_,
+    CHECKSUM_S3_KINDS_ = CHECKSUM_XXH64
 };
 enum checksum_type { CHECKSUM_TYPE_NONE, CHECKSUM_COMPOSITE, CHECKSUM_FULL_OBJECT };
 
@@ -43,7 +47,7 @@ enum checksum_kind checksum_of_element(struct span name);
 enum err checksum_of_name(struct span name, enum checksum_kind *out,
                           struct fault *f) MUST_CHECK;
 
-#define CHECKSUM_TEXT_MAX 64
+#define CHECKSUM_TEXT_MAX 96
 /* Base64, NUL-terminated; returns its length. */
 size_t checksum_text(const struct checksum_value *v, char out[CHECKSUM_TEXT_MAX]);
 /* InvalidRequest "Value for x-amz-checksum-crc32 header is invalid." */
@@ -58,6 +62,7 @@ enum err checksum_check(const struct checksum_value *want,
 struct checksum {
     enum checksum_kind kind;
     uint64_t crc;
+    struct hash_xxh64 xxh64;
     struct digest digest;
 };
 void checksum_init(struct checksum *c, enum checksum_kind kind);

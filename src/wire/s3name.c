@@ -89,6 +89,12 @@ bucket_of_host(struct span host, const struct span *domains, size_t count)
     return best;
 }
 
+bool
+s3_bucket_in_host(struct span host, const struct span *domains, size_t domain_count)
+{
+    return bucket_of_host(host, domains, domain_count).len > 0;
+}
+
 /* ---- keys ---- */
 
 enum err

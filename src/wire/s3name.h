@@ -31,6 +31,9 @@ enum err s3_name_split(struct span path, struct span host, const struct span *do
                        size_t domain_count, struct arena *a, struct s3_name *out,
                        struct fault *f) MUST_CHECK;
 
+/* True in virtual-host style: a bucket is in `host`. */
+bool s3_bucket_in_host(struct span host, const struct span *domains, size_t domain_count);
+
 /* 3 to 63 of [a-z0-9.-], first and last a letter or digit, no "..", ".-", "-.", not an
  * IPv4 address. */
 bool s3_bucket_ok(struct span name);

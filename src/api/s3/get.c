@@ -282,8 +282,8 @@ send_piece(struct request *q, struct object_get *get, struct span piece)
 }
 
 /* From the piece at hand on. After the head is out there is no other answer: an error resets the connection. */
-static enum err
-get_send_body(struct request *q, struct object_get *get, struct span piece)
+enum err
+s3_send_body(struct request *q, struct object_get *get, struct span piece)
 {
     struct errbuf eb = {{0}};
     enum err rc = ERR_OK;
@@ -362,7 +362,7 @@ s3_get_object(struct request *q)
         if (status == 200)
             inline_get_keep(q, get);
         rc = http_reply_begin(q->http, status, (int64_t)range.len);
-        rc = rc == ERR_OK ? get_send_body(q, get, piece) : ERR_OK;
+        rc = rc == ERR_OK ? s3_send_body(q, get, piece) : ERR_OK;
     }
     object_get_end(&get);
     return rc;

@@ -206,16 +206,6 @@ s3_not_built(struct request *q)
                      SPAN_ARG(q->http->head->method_text));
 }
 
-/* AIS clients' root and what else can be no bucket: said by name. */
-static enum err
-s3_check_root(struct request *q)
-{
-    if (span_is(q->name.bucket, "v1") && !q->name.virtual_host)
-        return fault_set(&q->fault, S3_NotImplemented,
-                         "The AIS API at /v1 is not built yet");
-    return ERR_OK;
-}
-
 static enum err
 s3_run_route(struct request *q)
 {
@@ -235,8 +225,6 @@ s3_run_route(struct request *q)
         return fault_set(&q->fault, S3_ServiceUnavailable,
                          "The server is on its way out");
     rc = gate(q, need);
-    if (rc == ERR_OK)
-        rc = s3_check_root(q);
     if (rc == ERR_OK && q->name.bucket.len > 0)
         rc = s3_bucket_check(q->name.bucket, &q->fault);
     if (rc == ERR_OK &&

@@ -25,6 +25,8 @@ s3_operation s3_bucket_location, s3_bucket_probe;
 s3_operation s3_list_v1_or_v2, s3_list_versions, s3_list_uploads;
 /* get.c */
 s3_operation s3_get_object, s3_head_object, s3_object_acl;
+/* Sends the body from the piece at hand on, and ends the answer, whose head is begun. */
+enum err s3_send_body(struct request *q, struct object_get *get, struct span piece);
 /* object_get_begin_version(), and the object's checksum with it where it is wanted. The caller ends *out. */
 enum err s3_open_object(struct request *q, const struct map_bucket *b, struct span key,
                         const struct object_version *v, bool with_sum,

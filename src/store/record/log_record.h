@@ -161,6 +161,7 @@ enum log_record_field {
     FIELD_OBJECT_TAGS,
     FIELD_VERSIONING,
     FIELD_CHUNKS,
+    FIELD_OVERWRITES,
 };
 #define LOG_RECORD_VERSION 1
 /* Of a record that leaves an older version or a delete marker: a program that does not know them must not read it. */

@@ -43,7 +43,7 @@ text_in(struct object_meta *m, unsigned i)
 size_t
 meta_len(const struct object_meta *meta)
 {
-    size_t len = 5 * RECORD_FIELD_OVERHEAD + 8 + 16 + 4 + 1 + CHUNKS_LEN;
+    size_t len = 6 * RECORD_FIELD_OVERHEAD + 8 + 16 + 4 + 1 + CHUNKS_LEN + 8;
 
     for (unsigned i = 0; i < ARRAY_LEN(texts); i++)
         len += RECORD_FIELD_OVERHEAD + meta_text_of(meta, i)->len;
@@ -72,8 +72,8 @@ meta_is_alike(const struct object_meta *a, const struct object_meta *b)
             return false;
     }
     return a->user_count == 0 && b->user_count == 0 && a->parts == b->parts &&
-           a->versioning == b->versioning && a->whole_bytes == b->whole_bytes &&
-           a->chunk_bytes == b->chunk_bytes &&
+           a->versioning == b->versioning && a->overwrites == b->overwrites &&
+           a->whole_bytes == b->whole_bytes && a->chunk_bytes == b->chunk_bytes &&
            a->checksum_algorithm == b->checksum_algorithm &&
            a->checksum_type == b->checksum_type && a->checksum.len == b->checksum.len;
 }
@@ -157,6 +157,8 @@ meta_put(struct record_writer *w, const struct object_meta *meta)
     if (meta->versioning != STORE_UNVERSIONED)
         record_put_u64(w, FIELD_VERSIONING, meta->versioning);
     put_chunks(w, meta);
+    if (meta->overwrites > 0)
+        record_put_u64(w, FIELD_OVERWRITES, meta->overwrites);
 }
 
 /* ---- reading ---- */
@@ -194,14 +196,18 @@ meta_take_fields(struct record r, struct object_meta *out)
     while (record_next(&r, &field, &value)) {
         if (field < FIELD_MTIME || take_text(out, field, value))
             continue;
-        if (field == FIELD_MTIME || field == FIELD_PARTS || field == FIELD_VERSIONING) {
+        if (field == FIELD_MTIME || field == FIELD_PARTS || field == FIELD_VERSIONING ||
+            field == FIELD_OVERWRITES) {
             if (record_u64(value, &number) != ERR_OK || number > INT64_MAX ||
+                (field == FIELD_OVERWRITES && number > UINT32_MAX) ||
                 (field == FIELD_VERSIONING && number > STORE_SUSPENDED))
                 return ERR_CORRUPT;
             if (field == FIELD_MTIME)
                 out->mtime_ms = (int64_t)number;
             else if (field == FIELD_VERSIONING)
                 out->versioning = (uint8_t)number;
+            else if (field == FIELD_OVERWRITES)
+                out->overwrites = (uint32_t)number;
             else
                 out->parts = (uint32_t)number;
         } else if (field == FIELD_MD5) {
@@ -345,6 +351,7 @@ record_entry(const struct log_record *m, enum store_class class, struct entry *o
                           .size = m->size,
                           .mtime_ms = meta.mtime_ms,
                           .parts = meta.parts,
+                          .overwrites = meta.overwrites,
                           .place.segment = m->segment,
                           .place.offset = m->offset};
     memcpy(out->md5, meta.md5, sizeof out->md5);

@@ -265,7 +265,6 @@ what_is_no_route(struct site *s)
         {"DELETE", "/", NEED_USER},
         {"PATCH", "/bkt/key", NEED_ANY_RIGHT},
         {"GET", "/nobucket/key", NEED_ADMIN_ALL},
-        {"GET", "/v1/buckets", NEED_ADMIN_ALL},
         {"GET", "/s3/bkt/key", NEED_READ},
         {"HEAD", "/s3/bkt", NEED_ANY_RIGHT},
     };

@@ -212,12 +212,12 @@ the_gate_is_before_every_route(struct site *s)
     static const struct {
         const char *method, *target;
     } more[] = {
-        {"GET", "/_/"},         {"GET", "/_/metrics"},   {"GET", "/_/stat"},
-        {"GET", "/_/buckets"},  {"POST", "/_/buckets"},  {"GET", "/_/bench/16"},
-        {"HEAD", "/_/metrics"}, {"GET", "/_/nothing"},   {"POST", "/_/livez"},
-        {"GET", "/s3/bkt/key"}, {"GET", "/v1/buckets"},  {"PUT", "/bkt?policy"},
-        {"POST", "/bkt/key"},   {"DELETE", "/"},         {"GET", "/%5F/metrics"},
-        {"GET", "/_/livez/"},   {"GET", "/_/readyz%20"}, {"PUT", "/BAD_NAME"},
+        {"GET", "/_/"},          {"GET", "/_/metrics"},   {"GET", "/_/stat"},
+        {"GET", "/_/buckets"},   {"POST", "/_/buckets"},  {"GET", "/_/bench/16"},
+        {"HEAD", "/_/metrics"},  {"GET", "/_/nothing"},   {"POST", "/_/livez"},
+        {"GET", "/s3/bkt/key"},  {"PUT", "/bkt?policy"},  {"POST", "/bkt/key"},
+        {"DELETE", "/"},         {"GET", "/%5F/metrics"}, {"GET", "/_/livez/"},
+        {"GET", "/_/readyz%20"}, {"PUT", "/BAD_NAME"},
     };
     struct s3_route_name n;
     char *text = NULL, *key, target[256];

@@ -1,0 +1,13 @@
+/* ops: the operations of the AIS API, one function each. */
+#pragma once
+#include "api/ais/ais.h"
+
+/* cluster.c */
+ais_operation ais_health, ais_show_node, ais_show_cluster;
+/* get.c */
+ais_operation ais_get_object;
+/* Headers of an object of q->bucket. */
+void ais_put_checksum(struct request *q, const struct object_info *info);
+void ais_put_atime(struct request *q, const struct object_info *info);
+void ais_put_version(struct request *q, const struct object_info *info);
+void ais_put_custom(struct request *q, const struct object_info *info);

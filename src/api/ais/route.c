@@ -1,0 +1,255 @@
+/* route: the table of the AIS API, and the way of a request through it. */
+#include <assert.h>
+#include <string.h>
+
+#include "api/ais/ais.h"
+#include "api/ais/ops.h"
+#include "base/mem.h"
+#include "rt/time.h"
+
+#define G HTTP_METHOD_GET
+#define H HTTP_METHOD_HEAD
+#define P HTTP_METHOD_PUT
+#define T HTTP_METHOD_POST
+#define D HTTP_METHOD_DELETE
+#define A HTTP_METHOD_PATCH
+/* A row that reads or writes an object has the scope OBJECT; FINDS_BUCKET implies that the path names one. */
+/* clang-format off */
+static const struct ais_route routes[] = {
+    /* method, place, selected by, name, scope, rights, flags, metric, operation */
+    {G, AIS_OBJECT, AIS_ALWAYS, NULL, AIS_ON_OBJECT, AUTH_GET_OBJECT, AIS_FINDS_BUCKET, OP_get, ais_get_object},
+
+    {G, AIS_HEALTH, AIS_ALWAYS, NULL, AIS_ON_NOTHING, 0, 0, OP_other, ais_health},
+    {G, AIS_DAEMON, AIS_ALWAYS, NULL, AIS_ON_CLUSTER, AUTH_SHOW_CLUSTER, 0, OP_other, ais_show_node},
+    {G, AIS_REVERSE, AIS_ALWAYS, NULL, AIS_ON_CLUSTER, AUTH_SHOW_CLUSTER, 0, OP_other, ais_show_node},
+    {G, AIS_CLUSTER, AIS_ALWAYS, NULL, AIS_ON_CLUSTER, AUTH_SHOW_CLUSTER, 0, OP_other, ais_show_cluster},
+};
+/* clang-format on */
+#undef G
+#undef H
+#undef P
+#undef T
+#undef D
+#undef A
+
+const struct ais_route *
+ais_route_at(size_t index)
+{
+    return index < ARRAY_LEN(routes) ? &routes[index] : NULL;
+}
+
+/* ---- the row ---- */
+
+static bool
+row_fits(const struct request *q, const struct ais_route *r)
+{
+    struct span value;
+
+    switch (r->select) {
+    case AIS_ALWAYS:
+        return true;
+    case AIS_BY_ACTION:
+        return strcmp(q->ais->action, r->name) == 0;
+    case AIS_BY_WHAT:
+        return span_is(query_get(&q->query, "what"), r->name);
+    case AIS_BY_QUERY:
+        value = query_get(&q->query, r->name);
+        return value.len > 0;
+    case AIS_BY_KEY:
+        return query_has(&q->query, r->name);
+    }
+    return false;
+}
+
+/* "GET, PUT": the methods of a place. */
+static void
+put_allow(struct request *q)
+{
+    static const char *const names[] = {
+#define X(name) [HTTP_METHOD_##name] = #name,
+        HTTP_METHOD_TABLE(X)
+#undef X
+    };
+    unsigned seen = 0;
+    struct buf text;
+
+    buf_init(&text, 256);
+    for (size_t i = 0; i < ARRAY_LEN(routes); i++) {
+        unsigned bit = 1u << routes[i].method;
+
+        if (routes[i].place != q->ais->place || (seen & bit) != 0)
+            continue;
+        buf_printf(&text, "%s%s", seen != 0 ? ", " : "", names[routes[i].method]);
+        seen |= bit;
+    }
+    buf_printf(&text, "%sOPTIONS", seen != 0 ? ", " : "");
+    http_header(q->http, "allow", buf_span(&text));
+    buf_fini(&text);
+}
+
+/* True: rows of this method and place are chosen by the action of a message. *any: there is such a row. */
+static bool
+wants_message(const struct request *q, bool *any)
+{
+    bool wants = false;
+
+    *any = false;
+    for (size_t i = 0; i < ARRAY_LEN(routes); i++)
+        if (routes[i].place == q->ais->place &&
+            routes[i].method == q->http->head->method) {
+            *any = true;
+            wants = wants || routes[i].select == AIS_BY_ACTION;
+        }
+    return wants;
+}
+
+static const struct ais_route *
+find_row(const struct request *q)
+{
+    for (size_t i = 0; i < ARRAY_LEN(routes); i++)
+        if (routes[i].place == q->ais->place &&
+            routes[i].method == q->http->head->method && row_fits(q, &routes[i]))
+            return &routes[i];
+    return NULL;
+}
+
+static enum err
+no_row(struct request *q)
+{
+    if (q->ais->action != NULL)
+        return ais_fault(q, 400, NULL, "invalid action \"%.100s\" for %.*s %s",
+                         q->ais->action, SPAN_ARG(q->http->head->method_text),
+                         ais_place_path(q->ais->place));
+    return ais_fault(q, 400, NULL, "%.*s %s: the request selects nothing that there is",
+                     SPAN_ARG(q->http->head->method_text), ais_place_path(q->ais->place));
+}
+
+static enum err
+not_allowed(struct request *q)
+{
+    request_put_ids(q);
+    put_allow(q);
+    if (q->http->head->method == HTTP_METHOD_OPTIONS) {
+        http_reply_last(q->http, 200);
+        return ERR_OK;
+    }
+    http_header(q->http, "content-type", SPAN("text/plain; charset=utf-8"));
+    http_reply(q->http, 405, SPAN("method not allowed\n"));
+    return ERR_OK;
+}
+
+/* ---- names and rights ---- */
+
+/* Bucket and object of the path, checked. */
+static enum err
+route_take_names(struct request *q)
+{
+    struct ais_request *r = q->ais;
+    struct span name = r->bucket.name;
+    enum err rc;
+
+    if (name.len == 0)
+        return ERR_OK;
+    rc = ais_bucket_name(q, query_get(&q->query, "provider"),
+                         query_get(&q->query, "namespace"), name, &r->bucket);
+    if (rc != ERR_OK)
+        return rc;
+    q->name.bucket = r->bucket.uname;
+    if (r->place == AIS_OBJECT && q->http->head->method != HTTP_METHOD_HEAD)
+        rc = ais_object_check(q, r->object);
+    q->name.key = r->object;
+    return rc;
+}
+
+enum err
+ais_require(struct request *q, enum ais_scope scope, auth_rights rights)
+{
+    struct span bucket =
+        scope == AIS_ON_CLUSTER ? SPAN(AUTH_EVERY_BUCKET) : q->name.bucket;
+    struct span key = scope == AIS_ON_OBJECT ? q->name.key : SPAN("");
+
+    return scope == AIS_ON_NOTHING ? ERR_OK : caller_require(q, rights, bucket, key);
+}
+
+/* Over TLS some clients send the head of a PUT alone, and the body to where they are sent. The mark says that they
+ * were; who may write is decided by the request that has it, too. */
+static bool
+wants_redirect(const struct request *q, const struct ais_route *row)
+{
+    return q->http->is_tls && row->place == AIS_OBJECT &&
+           row->method == HTTP_METHOD_PUT && !query_has(&q->query, "pid");
+}
+
+static enum err
+answer_redirect(struct request *q)
+{
+    const struct http_head *head = q->http->head;
+    bool has_query = head->query.at != NULL && head->query.len > 0;
+    struct ais_ids ids;
+
+    ais_ids(q->api, &ids);
+    request_put_ids(q);
+    http_headerf(q->http, "location", "https://%.*s%.*s?%.*s%spid=%s&utm=%llu",
+                 SPAN_ARG(head->host), SPAN_ARG(head->path),
+                 has_query ? (int)head->query.len : 0, has_query ? head->query.at : "",
+                 has_query ? "&" : "", ids.gateway, (unsigned long long)rt_wall_ns());
+    http_reply_close_after(q->http);
+    http_reply(q->http, 307, (struct span){"", 0});
+    return ERR_OK;
+}
+
+static enum err
+run_row(struct request *q, const struct ais_route *row)
+{
+    enum err rc = ais_require(q, row->scope, row->rights);
+
+    q->op = row->op;
+    if (rc == ERR_OK && (row->flags & (AIS_FINDS_BUCKET | AIS_NAMES_BUCKET)) != 0 &&
+        q->ais->bucket.text == NULL)
+        rc = ais_fault(q, 400, NULL, "the path names no bucket");
+    if (rc == ERR_OK && (row->flags & AIS_FINDS_BUCKET) != 0)
+        rc = ais_bucket_find(q, &q->ais->bucket, &q->bucket);
+    if (rc != ERR_OK)
+        return rc;
+    return wants_redirect(q, row) ? answer_redirect(q) : row->run(q);
+}
+
+static enum err
+run_request(struct request *q)
+{
+    const struct ais_route *row;
+    bool known, message;
+    enum err rc = ais_find_place(q);
+
+    if (rc != ERR_OK)
+        return rc;
+    message = wants_message(q, &known);
+    if (!known)
+        return not_allowed(q);
+    if (q->http->draining)
+        return ais_fault(q, 503, NULL, "the server is shutting down");
+    if (q->ais->place != AIS_HEALTH)
+        rc = gate(q, message ? NEED_USER : NEED_CALLER);
+    if (rc == ERR_OK)
+        rc = route_take_names(q);
+    if (rc == ERR_OK && message)
+        rc = ais_read_message(q);
+    if (rc != ERR_OK)
+        return rc;
+    row = find_row(q);
+    return row != NULL ? run_row(q, row) : no_row(q);
+}
+
+void
+ais_handle(struct request *q)
+{
+    enum err rc;
+
+    q->ais = arena_alloc(q->arena, sizeof *q->ais);
+    rc = run_request(q);
+    if (rc != ERR_OK && http_reply_began(q->http))
+        http_reply_abort(q->http);
+    else if (rc != ERR_OK)
+        ais_write_error(q);
+    json_decref(q->ais->message);
+}
