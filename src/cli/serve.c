@@ -119,6 +119,8 @@ take_http(const struct conf *c, struct http_server_options *h)
 {
     *h = (struct http_server_options){
         .connections_max = (uint32_t)conf_u64(c, OPT_HTTP_CONNECTIONS),
+        .peer_max = (uint32_t)conf_u64(c, OPT_HTTP_PEER_CONNECTIONS),
+        .heads_max = (uint32_t)conf_u64(c, OPT_HTTP_HEADS),
         .requests_max = (uint32_t)conf_u64(c, OPT_HTTP_REQUESTS),
         .waiting_max = (uint32_t)conf_u64(c, OPT_HTTP_WAITING),
         .wait_ms = conf_u64(c, OPT_HTTP_WAIT),

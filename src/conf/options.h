@@ -88,6 +88,10 @@
       "most memory one request takes besides its body") \
     X(OPT_HTTP_CONNECTIONS, "http.connections", U64, "65536", 1, 16777216, "", START, \
       "most connections at once; beyond it 503") \
+    X(OPT_HTTP_PEER_CONNECTIONS, "http.connections_per_address", U64, "0", 0, 16777216, "", START, \
+      "most connections of one client address, or /64 of IPv6; beyond it 503; loopback has no such limit; 0 is a quarter of http.connections") \
+    X(OPT_HTTP_HEADS, "http.heads", U64, "0", 0, 1048576, "", START, \
+      "most connections whose request head is not complete; beyond it the oldest is closed; 0 is one for each MiB of memory.limit, 64 to 4096") \
     X(OPT_HTTP_REQUESTS, "http.requests", U64, "0", 0, 1048576, "", START, \
       "most requests in flight; 0 is 4096, or 64 for each loop if that is more; more wait in a queue, see http.waiting and http.wait") \
     X(OPT_HTTP_WAITING, "http.waiting", U64, "0", 0, 1048576, "", START, \

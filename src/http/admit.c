@@ -36,6 +36,93 @@ most_stalled(struct http_loop *l, uint64_t now)
     return oldest;
 }
 
+/* The fiber is in head or linger, and has not been cancelled. */
+static void
+shed_now(struct http_conn *c)
+{
+    assert(c->fiber != NULL);
+    if (c->head_ns != 0)
+        admit_head_over(c);
+    else
+        admit_linger_over(c);
+    c->stalled_ns = 0;
+    metric_add(M_SHED, 0, 1);
+    rt_cancel(c->fiber);
+}
+
+static struct http_conn *
+first_to_shed(struct list *of)
+{
+    return list_empty(of) ? NULL : LIST_ENTRY(of->next, struct http_conn, shed_link);
+}
+
+/* What holds memory for a client that wants nothing more, or has not said what it wants. */
+static void
+shed_unready(struct http_loop *l, uint64_t now)
+{
+    struct http_conn *c;
+
+    while ((c = first_to_shed(&l->lingering)) != NULL)
+        shed_now(c);
+    while ((c = first_to_shed(&l->heads)) != NULL && now - c->head_ns >= SHED_HEAD_NS)
+        shed_now(c);
+}
+
+void
+admit_head_begin(struct http_conn *c)
+{
+    struct http_loop *l = c->loop;
+    struct http_conn *oldest;
+
+    if (c->head_ns != 0)
+        return;
+    c->head_ns = rt_now_ns();
+    list_push_back(&l->heads, &c->shed_link);
+    l->heads_count++;
+    if ((account_tight() & TIGHT_MEMORY) != 0)
+        shed_unready(l, c->head_ns);
+    while (l->heads_count + l->lingering_count > l->server->heads_a_loop) {
+        oldest = first_to_shed(&l->lingering);
+        if (oldest == NULL)
+            oldest = first_to_shed(&l->heads);
+        if (oldest == c)
+            break;
+        shed_now(oldest);
+    }
+}
+
+void
+admit_head_over(struct http_conn *c)
+{
+    if (c->head_ns == 0)
+        return;
+    assert(c->loop->heads_count > 0);
+    c->head_ns = 0;
+    list_remove(&c->shed_link);
+    c->loop->heads_count--;
+}
+
+void
+admit_linger_begin(struct http_conn *c)
+{
+    assert(c->head_ns == 0);
+    assert(!c->lingers);
+    c->lingers = true;
+    list_push_back(&c->loop->lingering, &c->shed_link);
+    c->loop->lingering_count++;
+}
+
+void
+admit_linger_over(struct http_conn *c)
+{
+    if (!c->lingers)
+        return;
+    assert(c->loop->lingering_count > 0);
+    c->lingers = false;
+    list_remove(&c->shed_link);
+    c->loop->lingering_count--;
+}
+
 /* Sheds load when memory is tight or no slot is free: cancels the connections that have waited longest for their clients.
  * A client that pauses its reading has send_stall_ms only while there is room for others. */
 static void
@@ -47,6 +134,8 @@ shed(struct http_conn *for_whom)
     if (now - l->shed_ns < SHED_EVERY_NS)
         return;
     l->shed_ns = now;
+    if ((account_tight() & TIGHT_MEMORY) != 0)
+        shed_unready(l, now);
     for (unsigned i = 0; i < SHED_MOST; i++) {
         struct http_conn *oldest = most_stalled(l, now);
 
@@ -139,7 +228,7 @@ wait_for_place(struct http_conn *c)
 bool
 admit_inline(const struct http_conn *c)
 {
-    return !c->over_limit && account_tight() == 0 && !is_full(c->loop) &&
+    return c->over_limit == NULL && account_tight() == 0 && !is_full(c->loop) &&
            !conn_is_ending(c);
 }
 
@@ -147,8 +236,8 @@ admit_inline(const struct http_conn *c)
 static const char *
 why_none(const struct http_conn *c)
 {
-    if (c->over_limit)
-        return "too many connections";
+    if (c->over_limit != NULL)
+        return c->over_limit;
     if (c->work->request.draining)
         return "this server is going down";
     if ((account_tight() & TIGHT_MEMORY) != 0)
@@ -173,7 +262,7 @@ admit(struct http_conn *c)
     }
     if (why == NULL && wait_for_place(c))
         return true;
-    w->reply.close_after = c->over_limit;
+    w->reply.close_after = c->over_limit != NULL;
     conn_refuse(c, REJECTED_BUSY, 503, why != NULL ? why : "too many requests in flight");
     return false;
 }

@@ -10,6 +10,7 @@
  *               lingers or reset, closed
  */
 #include "base/account.h"
+#include "base/log.h"
 #include "base/metrics.h"
 #include <endian.h>
 
@@ -82,9 +83,30 @@ parse_head(struct http_conn *c)
     return parsed;
 }
 
+/* No request begins like that. */
+static bool
+is_tls_hello(const struct http_conn *c)
+{
+    const struct inbuf *b = &c->work->in;
+
+    return c->server->options.tls == NULL && inbuf_here(b) > 0 && b->buf[b->at] == 0x16;
+}
+
+/* The client cannot read an answer in clear text; the operator can read the log. */
+static void
+tell_tls_hello(struct http_conn *c)
+{
+    metric_add(M_REQUESTS_BAD, REJECTED_FRAMING, 1);
+    if (!atomic_exchange(&c->server->tls_told, true))
+        LOG(LOG_WARN, "http.tls",
+            "TLS on a plain HTTP port: the client must use http://, or set tls.cert and "
+            "tls.key; this line comes once",
+            L_TEXT("peer", rt_stream_peer(c->stream)));
+}
+
 /* May switch, but not before the first byte. */
 static enum head_result
-conn_read_head(struct http_conn *c)
+wait_for_head(struct http_conn *c)
 {
     struct work *w = c->work;
     struct deadline by = {0};
@@ -99,9 +121,14 @@ conn_read_head(struct http_conn *c)
             c->stalled_ns = 0;
             return parsed == HTTP_DONE ? HEAD_READ : HEAD_REFUSED;
         }
+        if (is_tls_hello(c)) {
+            tell_tls_hello(c);
+            return HEAD_GONE;
+        }
         if (inbuf_here(&w->in) > 0 && by.at_ns == 0) {
             by = deadline_in_ms(c->server->options.header_ms);
-            c->stalled_ns = rt_now_ns();
+            admit_head_begin(c);
+            c->stalled_ns = c->head_ns;
         }
         rc = conn_fill(c, by, &n);
         if (rc == ERR_TIMEOUT && inbuf_here(&w->in) == 0)
@@ -114,6 +141,15 @@ conn_read_head(struct http_conn *c)
         if (rc != ERR_OK || n == 0)
             return HEAD_GONE;
     }
+}
+
+static enum head_result
+conn_read_head(struct http_conn *c)
+{
+    enum head_result result = wait_for_head(c);
+
+    admit_head_over(c);
+    return result;
 }
 
 /* Eight digits at once: each in a byte of its own, the first in the lowest, then the letters moved up. */
@@ -252,7 +288,9 @@ conn_linger(struct http_conn *c)
 {
     struct work *w = c->work;
     uint64_t quiet_ms = c->server->options.linger_ms, dropped = 0;
-    struct deadline last = deadline_in_ms(10 * quiet_ms);
+    /* A client that was too slow for its head is not waited for again. */
+    struct deadline last =
+        deadline_in_ms(w->head.status == 408 ? quiet_ms : 10 * quiet_ms);
     size_t n = 1;
 
     if (rt_send_end(c->stream, deadline_in_ms(quiet_ms)) != ERR_OK)
@@ -277,6 +315,10 @@ conn_free(struct http_conn *c)
     }
     work_release(l, &c->work);
     list_remove(&c->link);
+    assert(c->head_ns == 0);
+    assert(!c->lingers);
+    if (c->is_counted)
+        peers_leave(&c->server->peers, c->address);
     account_add(ACCOUNT_CONNECTIONS, -CONN_BYTES);
     if (c->server->options.tls != NULL)
         account_add(ACCOUNT_TLS, -TLS_BYTES);
@@ -295,7 +337,9 @@ conn_finish(struct http_conn *c)
 
     if (w->reply.state == REPLY_DONE &&
         (inbuf_here(&w->in) > 0 || w->body.state != BODY_ENDED || w->head.status != 0)) {
+        admit_linger_begin(c);
         conn_linger(c);
+        admit_linger_over(c);
     } else if (w->reply.state == REPLY_DONE && c->server->options.tls != NULL) {
         /* Sends close_notify; its loss does no harm. */
         enum err rc =
@@ -407,8 +451,10 @@ conn_on_ready(void *arg, enum err why)
         return;
     }
     if (!c->greeted) {
+        admit_head_begin(c);
         c->greeted = rt_tls_accept(o->tls, c->stream, deadline_in_ms(o->header_ms),
                                    NULL) == ERR_OK;
+        admit_head_over(c);
         if (!c->greeted) {
             metric_add(M_REQUESTS_BAD, REJECTED_FRAMING, 1);
             conn_finish(c);
@@ -427,6 +473,10 @@ conn_accepted(struct stream *s, void *server)
     struct http_server *srv = server;
     struct http_loop *l = &srv->at[rt_loop_index()];
     unsigned open = atomic_load_explicit(&l->connections, memory_order_relaxed);
+    const char *over_limit =
+        open >= srv->connections_a_loop ? "too many connections" : NULL;
+    bool is_counted = srv->options.peer_loopback || !rt_stream_is_loopback(s);
+    uint64_t address = peers_address(&srv->peers, rt_stream_peer(s));
     struct http_conn *c;
 
     conn_count_event(&l->accepted);
@@ -436,13 +486,28 @@ conn_accepted(struct stream *s, void *server)
         rt_stream_close(&s);
         return;
     }
+    if (is_counted) {
+        unsigned of_peer = peers_enter(&srv->peers, address);
+
+        if (of_peer > srv->options.peer_max + srv->options.rejected_max) {
+            peers_leave(&srv->peers, address);
+            conn_count_event(&l->refused);
+            rt_stream_close(&s);
+            return;
+        }
+        if (of_peer > srv->options.peer_max)
+            over_limit = "too many connections from this address: the limit is "
+                         "http.connections_per_address";
+    }
     c = xcalloc(1, sizeof *c);
     *c = (struct http_conn){
         .server = srv,
         .loop = l,
         .stream = s,
         .greeted = srv->options.tls == NULL,
-        .over_limit = open >= srv->connections_a_loop,
+        .over_limit = over_limit,
+        .is_counted = is_counted,
+        .address = address,
     };
     list_push_back(&l->conns, &c->link);
     account_add(ACCOUNT_CONNECTIONS, CONN_BYTES);

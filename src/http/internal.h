@@ -17,6 +17,7 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "http/inbuf.h"
+#include "http/peers.h"
 #include "http/server.h"
 #include "rt/loop.h"
 #include "rt/sync.h"
@@ -37,7 +38,9 @@
 #define SHED_STALLED_NS (UINT64_C(5) * 1000000000)
 #define SHED_EVERY_NS   (UINT64_C(100) * 1000000)
 #define SHED_MOST       8u
-#define STALLED_NOW     1u
+/* When memory is tight, a head that is not complete after this time is closed. */
+#define SHED_HEAD_NS (UINT64_C(1) * 1000000000)
+#define STALLED_NOW  1u
 /* Work sets kept on a loop for the next request. */
 #define WORKS_POOLED 64u
 
@@ -124,7 +127,14 @@ struct http_conn {
     struct fiber *fiber;   /* NULL while parked */
     struct work *work;     /* NULL while parked with nothing received */
     bool greeted;          /* TLS handshake done, or plain */
-    bool over_limit;       /* over connections_max: gets 503, then is closed */
+    const char *
+        over_limit; /* why it gets 503 and is closed: too many connections; NULL: it may stay */
+    uint64_t address; /* of the peer, as peers.h counts it; if counted */
+    bool is_counted;
+    /* In loop->heads: its request head, or TLS handshake, is not complete. In loop->lingering: it is answered, and closes. */
+    struct list shed_link;
+    uint64_t head_ns; /* in loop->heads: since when; 0: it is not */
+    bool lingers;     /* in loop->lingering */
     /* When the server began to wait for the client: to send, or to receive a head or body. 0: not waiting. STALLED_NOW:
  * waiting, start not read yet (a reply reads no clock). */
     uint64_t stalled_ns;
@@ -136,6 +146,9 @@ struct http_conn {
 struct http_loop {
     struct http_server *server;
     struct list conns;
+    struct list heads;     /* shed_link, oldest first */
+    struct list lingering; /* shed_link */
+    unsigned heads_count, lingering_count;
     struct list works; /* idle */
     unsigned works_idle;
     bool stopping;
@@ -161,7 +174,9 @@ struct http_loop {
 struct http_server {
     struct http_server_options options; /* defaults filled in */
     struct http_handler handler;
-    uint32_t connections_a_loop, requests_a_loop, waiting_a_loop;
+    uint32_t connections_a_loop, requests_a_loop, waiting_a_loop, heads_a_loop;
+    struct peers peers;
+    atomic_bool tls_told; /* a TLS hello on the plain port was logged */
     uint64_t id_seed;
     unsigned loops;
     atomic_bool draining;
@@ -237,6 +252,13 @@ void conn_refuse(struct http_conn *c, enum http_rejected label, int status,
                  const char *why);
 
 /* admit.c */
+/* The connection waits for the rest of a head, or of a TLS handshake, from now to admit_head_over(). Beyond heads_max, and when
+ * memory is tight, other connections are closed for it: first those that linger, then the oldest heads. */
+void admit_head_begin(struct http_conn *c);
+void admit_head_over(struct http_conn *c); /* also of one that is shed; twice is fine */
+/* It was answered and is drained before it closes. */
+void admit_linger_begin(struct http_conn *c);
+void admit_linger_over(struct http_conn *c);
 /* Takes a slot for a request whose head is read; waits if none is free, first come first served. True: the caller runs the
  * handler and then calls admit_over(). False: the request was answered with 503. May switch. */
 bool admit(struct http_conn *c);

@@ -14,6 +14,8 @@ fill_defaults(struct http_server_options *o)
 {
 #define DEFAULT(field, value) o->field = o->field != 0 ? o->field : (value)
     DEFAULT(connections_max, 65536);
+    DEFAULT(peer_max, MAX(o->connections_max / 4, 1u));
+    DEFAULT(heads_max, 1024);
     DEFAULT(requests_max, 4096);
     DEFAULT(waiting_max, 4096);
     DEFAULT(wait_ms, 100);
@@ -52,11 +54,15 @@ http_server_new(const struct http_server_options *o, const struct http_handler *
     /* Connections spread evenly over the loops, so each loop enforces its share of the limits without synchronisation. */
     s->connections_a_loop = (s->options.connections_max + loops - 1) / loops;
     s->requests_a_loop = (s->options.requests_max + loops - 1) / loops;
+    s->heads_a_loop = (s->options.heads_max + loops - 1) / loops;
     s->waiting_a_loop = (s->options.waiting_max + loops - 1) / loops;
     rt_random(&s->id_seed, sizeof s->id_seed);
+    rt_random(&s->peers.seed, sizeof s->peers.seed);
     for (unsigned i = 0; i < loops; i++) {
         s->at[i].server = s;
         list_init(&s->at[i].conns);
+        list_init(&s->at[i].heads);
+        list_init(&s->at[i].lingering);
         list_init(&s->at[i].works);
         list_init(&s->at[i].pending);
         list_init(&s->at[i].waiting);

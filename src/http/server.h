@@ -76,6 +76,11 @@ struct http_server_options {
     struct tls_context *tls;  /* borrowed; NULL: plain */
     uint32_t connections_max; /* [65,536] beyond: 503; far beyond: closed */
     uint32_t
+        peer_max; /* [a quarter of them] of one address, or /64 of IPv6; likewise. Not of loopback, unless ... */
+    bool peer_loopback; /* ... set: for tests */
+    uint32_t
+        heads_max; /* [1,024] connections whose request head is not complete; beyond: the oldest is closed */
+    uint32_t
         requests_max; /* [4,096] in flight; further requests wait, head read and body unread, ... */
     uint32_t waiting_max; /* [4,096] ... at most this many a server, ... */
     uint64_t wait_ms;     /* [100 ms] ... and this long; then 503 with Retry-After */

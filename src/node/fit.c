@@ -18,6 +18,9 @@
 #define BACKEND_CONNECTIONS 1024u /* to one remote, of all loops */
 #define BACKEND_MOST        64u   /* each loop */
 #define BACKEND_LEAST       16u
+/* Unfinished heads: one for each MiB. */
+#define HEADS_LEAST UINT64_C(64)
+#define HEADS_MOST  UINT64_C(4096)
 
 /* The configured limit, or nine tenths of the available memory. */
 static uint64_t
@@ -91,6 +94,9 @@ node_fit(struct node_options *o, const struct node_machine *m, struct node_fitte
         (out->limit - MIN(o->rt.iobuf_bytes + o->block_cache_bytes, out->limit / 2)) / 2 /
         disks;
     fit_counts(o, loops, disks, rest);
+    if (o->http.heads_max == 0)
+        o->http.heads_max =
+            (uint32_t)MIN(MAX(out->limit / MIB(1), HEADS_LEAST), HEADS_MOST);
     assert(o->http.requests_max > 0);
     assert(o->block_cache_bytes <= out->limit);
 }
