@@ -52,6 +52,7 @@ api_new(const struct api_options *o, struct api **out, struct errbuf *eb)
     a->responses = response_cache_new(o->block_cache_bytes);
     a->trace = trace_new();
     a->began_ns = rt_now_ns();
+    a->shards = shard_start(o->object, SHARD_CACHE_BYTES);
     if (o->bench_objects) {
         a->bench = xmalloc(API_BENCH_MAX);
         memset(a->bench, 'b', API_BENCH_MAX);
@@ -80,6 +81,7 @@ api_free(struct api **ap)
     free(a->signatures);
     response_cache_free(&a->responses);
     trace_free(&a->trace);
+    shard_stop(&a->shards);
     free(a->bench);
     free(a);
 }

@@ -3,6 +3,7 @@
 #include "api/api.h"
 #include "api/audit.h"
 #include "base/arena.h"
+#include "shard/member.h"
 #include "wire/fault.h"
 #include "wire/query.h"
 #include "wire/s3name.h"
@@ -16,8 +17,9 @@ struct api {
     _Atomic bool backing_up;          /* one backup at a time */
     struct response_cache *responses; /* NULL without a block cache */
     struct trace *trace;
-    uint64_t began_ns; /* rt_now_ns() of the start */
-    char *bench;       /* /_/bench/SIZE: bytes to send from; NULL when off */
+    uint64_t began_ns;            /* rt_now_ns() of the start */
+    struct shard_service *shards; /* indexes of shards that were read */
+    char *bench;                  /* /_/bench/SIZE: bytes to send from; NULL when off */
 };
 #define API_BENCH_MAX (16u << 20)
 

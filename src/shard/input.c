@@ -44,20 +44,25 @@ shard_memory_init(struct shard_memory *m, struct span bytes)
 
 /* ---- an object ---- */
 
+/* Of a cached object the ETag counts: while it is fetched it has no version here, and its time may be rounded. */
 void
-shard_version_of(const struct object_info *info, struct shard_version *out)
+shard_version_of(const struct object_info *info, bool cached, struct shard_version *out)
 {
-    *out = (struct shard_version){
-        .size = info->size, .mtime_ms = info->mtime_ms, .version = info->version};
+    *out = (struct shard_version){.size = info->size};
     memcpy(out->etag, info->etag, sizeof out->etag);
+    if (!cached)
+        out->version = info->version;
+    else if (info->etag[0] == '\0')
+        out->mtime_s = info->mtime_ms / 1000;
 }
 
 bool
 shard_version_eq(const struct shard_version *a, const struct shard_version *b)
 {
-    return a->size == b->size && a->mtime_ms == b->mtime_ms &&
+    return a->size == b->size && a->mtime_s == b->mtime_s &&
            a->version.null == b->version.null &&
-           memcmp(&a->version.born, &b->version.born, sizeof a->version.born) == 0 &&
+           a->version.born.epoch == b->version.born.epoch &&
+           a->version.born.counter == b->version.born.counter &&
            strncmp(a->etag, b->etag, sizeof a->etag) == 0;
 }
 
@@ -74,7 +79,7 @@ object_input_reopen(struct shard_object *o, bool first, struct errbuf *eb)
     rc = object_get_begin(o->service, o->bucket, o->key, o->arena, &o->info, &o->get, eb);
     if (rc != ERR_OK)
         return rc;
-    shard_version_of(&o->info, &now);
+    shard_version_of(&o->info, o->bucket->cached, &now);
     if (first)
         o->version = now;
     else if (!shard_version_eq(&now, &o->version))

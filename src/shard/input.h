@@ -25,11 +25,12 @@ void shard_memory_init(struct shard_memory *m, struct span bytes);
 /* One version of an object. */
 struct shard_version {
     uint64_t size;
-    int64_t mtime_ms;
-    struct object_version version;
+    int64_t mtime_s;               /* of a cached object without an ETag */
+    struct object_version version; /* of a native one */
     char etag[160];
 };
-void shard_version_of(const struct object_info *info, struct shard_version *out);
+void shard_version_of(const struct object_info *info, bool cached,
+                      struct shard_version *out);
 bool shard_version_eq(const struct shard_version *a, const struct shard_version *b);
 
 struct shard_object {

@@ -138,6 +138,12 @@ shard_member_more(struct shard_reader *r, struct span *pieces, unsigned max)
     return n;
 }
 
+bool
+shard_member_is_plain(const struct shard_reader *r)
+{
+    return r->entry != NULL && r->archive.index->format == SHARD_TAR;
+}
+
 void
 shard_member_close(struct shard_reader **rp)
 {

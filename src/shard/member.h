@@ -39,6 +39,9 @@ enum err shard_member_next(struct shard_reader *r, struct span *piece,
                            struct errbuf *eb) MUST_CHECK;
 /* The pieces that follow in memory already: object_get_more(). */
 unsigned shard_member_more(struct shard_reader *r, struct span *pieces, unsigned max);
+/* Does it read the member's own bytes and nothing else of the archive? */
+bool shard_member_is_plain(const struct shard_reader *r);
+/* In the fiber that has read from it, unless it was read to its end and is plain. */
 void shard_member_close(struct shard_reader **rp); /* NULL is fine */
 
 /* The index of a tar or zip: from the cache, or built and kept. The caller owns a reference. */

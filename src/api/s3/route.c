@@ -49,6 +49,7 @@ static const struct route routes[] = {
     {G, BUCKET, "cors", NEED_ANY_RIGHT, NEEDS_BUCKET, OP_bucket, s3_get_bucket_cors},
     {P, BUCKET, "cors", NEED_ADMIN, NEEDS_BUCKET, OP_bucket, s3_put_bucket_cors},
     {D, BUCKET, "cors", NEED_ADMIN, NEEDS_BUCKET, OP_bucket, s3_delete_bucket_cors},
+    {T, BUCKET, "batch", NEED_ANY_RIGHT, NEEDS_BUCKET, OP_get, s3_batch},
     {T, BUCKET, NULL, NEED_FORM, 0, OP_put, s3_post_form},
     {O, BUCKET, NULL, NEED_NOTHING, 0, OP_other, s3_preflight},
     {O, OBJECT, NULL, NEED_NOTHING, 0, OP_other, s3_preflight},

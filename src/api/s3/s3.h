@@ -40,6 +40,8 @@ s3_operation s3_get_versioning, s3_put_versioning;
 /* tagging.c */
 s3_operation s3_get_object_tags, s3_put_object_tags, s3_delete_object_tags;
 s3_operation s3_get_bucket_tags, s3_put_bucket_tags, s3_delete_bucket_tags;
+/* batch.c */
+s3_operation s3_batch;
 /* put.c */
 s3_operation s3_put_object;
 /* delete.c */

@@ -247,7 +247,10 @@ every_route_by_everybody(struct site *s)
                                                                  : "");
         for (enum kind k = 0; k < KINDS_ && n.need != NEED_FORM; k++)
             if (n.need != NEED_NOTHING) /* a preflight without an Origin is 400 for all */
-                check_one(s, n.method, target, n.need, k);
+                /* The body of a batch names a key, "x": who may read it is let in. */
+                check_one(
+                    s, n.method, target,
+                    n.sub != NULL && strcmp(n.sub, "batch") == 0 ? NEED_READ : n.need, k);
     }
     CHECK(routes > 35);
 }
@@ -372,6 +375,33 @@ keys_in_a_body(struct site *s)
     CHECK_U64((unsigned)status_as(s, ADMIN, "PUT", "/bkt/key"), 200);
 }
 
+/* A batch reads every key of its list, in every bucket that it names: one that may not be read refuses the whole. */
+static void
+keys_of_a_batch(struct site *s)
+{
+    static const struct {
+        enum kind k;
+        const char *list;
+        int status;
+    } rows[] = {
+        {READER, "key\np/a\n", 200},   {WRITER, "key\n", 403},
+        {LISTER, "key\n", 403},        {PREFIXED, "p/a\np/b\n", 200},
+        {PREFIXED, "p/a\nkey\n", 403}, {ANONYMOUS, "key\n", 403},
+        {ELSEWHERE, "key\n", 403},     {PREFIXED, "p/x.tar/m\n", 200},
+    };
+
+    CHECK_U64((unsigned)status_as(s, ADMIN, "PUT", "/bkt/p/a"), 200);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct buf out;
+
+        CHECK_U64((unsigned)ask_as(s, &whos[rows[i].k], "POST", "/bkt?batch",
+                                   span_of(rows[i].list), false, &out),
+                  (unsigned)rows[i].status);
+        CHECK((strstr(out.at, "AccessDenied") != NULL) == (rows[i].status == 403));
+        buf_fini(&out);
+    }
+}
+
 /* A copy reads: its source wants the right to. */
 static void
 sources_of_copies(struct site *s)
@@ -492,19 +522,13 @@ anonymous_reading(struct site *s)
         const char *method, *target;
         bool in;
     } rows[] = {
-        {"GET", "/bkt/key", true},
-        {"HEAD", "/bkt/key", true},
-        {"GET", "/bkt?list-type=2", true},
-        {"HEAD", "/bkt", true},
-        {"PUT", "/bkt/key", false},
-        {"DELETE", "/bkt/key", false},
-        {"POST", "/bkt/key?uploads", false},
-        {"PUT", "/bkt?cors", false},
-        {"DELETE", "/bkt", false},
-        {"GET", "/other/key", false},
-        {"GET", "/", false},
-        {"GET", "/_/metrics", false},
-        {"POST", "/bkt?delete", false},
+        {"GET", "/bkt/key", true},         {"HEAD", "/bkt/key", true},
+        {"GET", "/bkt?list-type=2", true}, {"HEAD", "/bkt", true},
+        {"POST", "/bkt?batch", true},      {"PUT", "/bkt/key", false},
+        {"DELETE", "/bkt/key", false},     {"POST", "/bkt/key?uploads", false},
+        {"PUT", "/bkt?cors", false},       {"DELETE", "/bkt", false},
+        {"GET", "/other/key", false},      {"GET", "/", false},
+        {"GET", "/_/metrics", false},      {"POST", "/bkt?delete", false},
     };
 
     make_public(s, true);
@@ -591,6 +615,7 @@ world(void *arg)
     what_is_no_route(&s);
     our_own_pages(&s);
     prefixes(&s);
+    keys_of_a_batch(&s);
     keys_in_a_body(&s);
     sources_of_copies(&s);
     presigned(&s);
