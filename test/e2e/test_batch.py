@@ -116,7 +116,7 @@ def test_members_of_shards_of_every_format(server, s3, bucket, samples, shards):
         assert members(data) == [(f"{shard}/{name}", body) for shard, name, body in wanted] + [(f"__404__/{shards[0]}/none", b"")]
 
 
-def test_an_overwritten_shard_is_read_anew(server, s3, bucket, samples):
+def test_an_overwritten_shard_is_read_again(server, s3, bucket, samples):
     for round_ in range(3):
         new = [(name, data + b"%d" % round_) for name, data in samples[round_:]]
         s3.put_object(Bucket=bucket, Key="x.tar", Body=make_tar(new))
