@@ -340,7 +340,7 @@ batch_begin(struct object_service *objects, struct shard_service *shards,
     return ERR_OK;
 }
 
-/* Waits until the item is open; opens it if nobody has begun. */
+/* Waits until the item is open; opens it where no worker has begun. */
 static enum err
 batch_await(struct batch *b, struct slot *s)
 {
