@@ -130,6 +130,7 @@ run_stage() {
 tools/deps.sh build python demo check guard
 tools/venv.sh check old
 tools/unpack.sh prometheus
+command -v etcd >/dev/null || tools/unpack.sh etcd-server
 if [ $# = 0 ]; then
     build_ahead &
     ahead=$!

@@ -323,6 +323,10 @@ embedded_page(struct meta *base, const struct meta_range *r, struct arena *a,
         return rc;
     }
     assert(!j.found.bytes.full);
+    if (r->revision != 0 && r->revision != j.revision) { /* only the latest one is kept */
+        buf_fini(&j.found.bytes);
+        return err_set(eb, ERR_BUSY, "the node's state changes while it is listed");
+    }
     out->count = j.found.count;
     out->more = j.more;
     out->revision = j.revision;

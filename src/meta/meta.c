@@ -91,7 +91,7 @@ list_add(struct arena *a, const struct meta_page *page, struct meta_pair **all,
     return ERR_OK;
 }
 
-/* ERR_BUSY: keys have changed between two pages. */
+/* ERR_BUSY: the revision of the first page is gone. */
 static enum err
 list_once(struct meta *m, struct span prefix, struct arena *a, struct meta_pair **out,
           uint32_t *count, uint64_t *revision, struct errbuf *eb)
@@ -106,9 +106,8 @@ list_once(struct meta *m, struct span prefix, struct arena *a, struct meta_pair 
         rc = meta_page(m, &range, a, &page, eb);
         if (rc != ERR_OK)
             return rc;
-        if (*count > 0 && page.revision != *revision)
-            return err_set(eb, ERR_BUSY, "the node's state changes while it is listed");
-        *revision = page.revision;
+        assert(range.revision == 0 || page.revision == range.revision);
+        *revision = range.revision = page.revision;
         rc = list_add(a, &page, out, count, eb);
         if (rc == ERR_OK && page.more)
             range.after = page.pairs[page.count - 1].key;

@@ -5,7 +5,8 @@
  * in one step. A watch reports changes under a prefix; it is the only way by which snapshots of this state are published
  * (follow.h), on one node too.
  *
- * Backends: `embedded` (one node: LMDB in `.forebay/node/meta`). A backend is a table of operations (backend.h).
+ * Backends: `embedded` (one node: LMDB in `.forebay/node/meta`) and `etcd` (a cluster). A backend is a table of operations
+ * (backend.h), and one suite of tests runs against both.
  * Fibers: any loop. Calls that say so may switch.
  */
 #pragma once
@@ -25,6 +26,26 @@ struct meta;
 
 enum err meta_open_embedded(struct rt_dir *dir, struct meta **out,
                             struct errbuf *eb) MUST_CHECK; /* May switch. */
+
+#define META_ENDPOINTS_MAX 16u
+struct meta_etcd_options {
+    /* "http://10.0.0.1:2379,https://etcd-2:2379": one cluster of etcd, all by http or all by https. */
+    const char *endpoints;
+    const char *prefix; /* of all keys, in etcd: "forebay/NAME/"; 1 to 128 bytes */
+    const char *user;   /* NULL: without a password */
+    const char *password;
+    const char *ca_file; /* PEM, for https; NULL: the system's */
+    uint64_t
+        timeout_ms; /* of one call, with all its tries; 0: 10 s. The scope of the fiber may be shorter. */
+};
+/* Answers when etcd has answered one read. A change is made by etcd at most once: where an answer is lost, the same
+ * conditions decide the next try, and the values that stand there afterwards tell whose change it was. So values of one
+ * key must differ between writers; where that does not tell, `unknown` is set. Loop 0 only; may switch.
+ * ERR_BAD_REQUEST: the options. ERR_DENIED: user or password. ERR_UNAVAILABLE, ERR_TIMEOUT: no endpoint answers. */
+enum err meta_open_etcd(const struct meta_etcd_options *o, struct meta **out,
+                        struct errbuf *eb) MUST_CHECK;
+/* What etcd calls itself: equal for all endpoints of one etcd. 0: not etcd. */
+uint64_t meta_cluster_id(const struct meta *m);
 /* No watch and no call is left. NULL is fine. May switch. */
 void meta_close(struct meta **mp);
 
@@ -42,6 +63,8 @@ struct meta_range {
     struct span prefix; /* empty: every key */
     struct span after;  /* keys behind this one; empty: from the first */
     uint32_t max;       /* pairs; 0: META_PAGE_MAX */
+    /* As of this revision, that of an earlier page; 0: now. ERR_BUSY: it cannot be read any more. */
+    uint64_t revision;
 };
 struct meta_page {
     struct meta_pair *pairs; /* in the arena, in byte order of keys */
@@ -53,7 +76,8 @@ struct meta_page {
 enum err meta_page(struct meta *m, const struct meta_range *r, struct arena *a,
                    struct meta_page *out, struct errbuf *eb) MUST_CHECK;
 /* All keys that start with `prefix`, in byte order, as of one revision, which is returned. Reads page by page, and begins
- * again when a change comes between two pages; ERR_BUSY after several of those. ERR_TOO_LARGE: they do not fit into `a`. */
+ * again when that revision is gone between two pages; ERR_BUSY after several of those. ERR_TOO_LARGE: they do not fit into
+ * `a`. */
 enum err meta_list(struct meta *m, struct span prefix, struct arena *a,
                    struct meta_pair **out, uint32_t *count, uint64_t *revision,
                    struct errbuf *eb) MUST_CHECK;
