@@ -113,6 +113,13 @@ api_handle(struct http_request *http, void *arg)
     q->op = OP_other;
     http->user = q;
     q->map_serial = map_serial(map_now(q->api->options.map));
+    if (span_is(http->head->path,
+                "*")) { /* OPTIONS *: of the server, not of a resource */
+        q->front = front_end_of(SPAN("/"), false);
+        http_header(http, "allow", SPAN("GET, HEAD, PUT, POST, DELETE, OPTIONS"));
+        (void)http_reply(http, 204, SPAN(""));
+        return;
+    }
     rc = query_parse(http->head->query, q->arena, &q->query, &q->fault);
     if (rc == ERR_OK)
         rc = request_split_name(q);

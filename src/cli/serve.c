@@ -14,6 +14,7 @@
 #include "cli/local.h"
 #include "conf/conf.h"
 #include "node/node.h"
+#include "rt/limits.h"
 
 #define WITHOUT_MAX 32
 
@@ -406,7 +407,9 @@ serve_run(const struct args *a)
     o.addr = addr;
     take_node(c, &o);
     hide_memory(c);
-    rc = make_folder(o.dirs[0], &eb);
+    rc = rt_limits_check(conf_u64(c, OPT_DISK_SEGMENT_BYTES), &eb);
+    if (rc == ERR_OK)
+        rc = make_folder(o.dirs[0], &eb);
     source.now = conf_new(); /* a copy: it goes when a reload is taken */
     if (rc == ERR_OK)
         rc = load_conf(a, source.now, &eb);

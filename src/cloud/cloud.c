@@ -229,8 +229,8 @@ refused_networks(enum map_network allowed)
         1u << IP_LOOPBACK | 1u << IP_LINK_LOCAL | 1u << IP_SPECIAL;
 
     switch (allowed) {
-    case MAP_NETWORK_ANY:
-        return 0;
+    case MAP_NETWORK_ANY: /* only an address that is written out leads to a cloud's metadata */
+        return 1u << IP_LINK_LOCAL;
     case MAP_NETWORK_PUBLIC:
         return never | 1u << IP_PRIVATE;
     case MAP_NETWORK_UNSAID:

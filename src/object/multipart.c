@@ -399,6 +399,36 @@ check_sum(struct complete *c, const struct object_meta *meta)
     return err_set(c->eb, ERR_BAD_DIGEST, "the checksum of the object differs");
 }
 
+/* The upload is gone. An earlier call with these parts completed it: the same answer. Other parts: there is no such upload. */
+static enum err
+complete_again(struct complete *c, struct object_info *out)
+{
+    struct etag_multipart whole;
+    unsigned char md5[16];
+    char text[ETAG_TEXT_MAX];
+    unsigned parts;
+    struct entry entry;
+    bool known = true;
+    enum err rc = disks_upload_complete(c->s->options.disks, &c->key, &c->id, NULL, 0,
+                                        NULL, NULL, &entry, c->eb);
+
+    if (rc == ERR_OK)
+        rc = info_from_entry(c->s, &c->key, &entry, c->arena, out, c->eb);
+    if (rc != ERR_OK)
+        return rc;
+    etag_multipart_init(&whole);
+    for (uint32_t i = 0; i < c->what->count && known; i++) {
+        known = etag_parse(etag_unquote(c->what->parts[i].etag), md5, &parts);
+        if (known)
+            etag_multipart_add(&whole, md5);
+    }
+    etag_multipart_end(&whole, md5, text);
+    return known && strcmp(text, out->etag) == 0
+               ? ERR_OK
+               : err_set(c->eb, ERR_NO_UPLOAD,
+                         "the upload was completed before, with other parts");
+}
+
 static enum err
 complete_native(struct complete *c, struct object_info *out)
 {
@@ -413,13 +443,8 @@ complete_native(struct complete *c, struct object_info *out)
 
     assert(c->what->count > 0);
     assert(!c->bucket->cached);
-    if (rc ==
-        ERR_NO_UPLOAD) { /* it may have been completed before: give the same answer */
-        rc = disks_upload_complete(c->s->options.disks, &c->key, &c->id, NULL, 0, NULL,
-                                   NULL, &entry, c->eb);
-        return rc == ERR_OK ? info_from_entry(c->s, &c->key, &entry, c->arena, out, c->eb)
-                            : rc;
-    }
+    if (rc == ERR_NO_UPLOAD)
+        return complete_again(c, out);
     c->named = arena_alloc(c->arena, c->what->count * sizeof *c->named);
     c->composite =
         meta.checksum_algorithm != 0 && meta.checksum_type == CHECKSUM_COMPOSITE;

@@ -1,7 +1,10 @@
 #include "rt/limits.h"
 
+#include <inttypes.h>
+
 #include <dirent.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/resource.h>
 
 uint64_t
@@ -24,6 +27,27 @@ rt_descriptors_open(void)
         n++;
     (void)closedir(dir);
     return n > 3 ? n - 3 : 0; /* ".", ".." and this one */
+}
+
+enum err
+rt_limits_check(uint64_t file_bytes, struct errbuf *eb)
+{
+    uint64_t files = rt_descriptors_max(), open = rt_descriptors_open();
+    struct rlimit l;
+
+    if (files < open + DESCRIPTORS_LEAST)
+        return err_set(eb, ERR_UNAVAILABLE,
+                       "the limit of open files (ulimit -n) is %" PRIu64
+                       ", at least %" PRIu64 " are needed: raise it",
+                       files, open + DESCRIPTORS_LEAST);
+    if (getrlimit(RLIMIT_FSIZE, &l) == 0 && l.rlim_cur < file_bytes)
+        return err_set(eb, ERR_UNAVAILABLE,
+                       "the limit of the size of a file (ulimit -f) is %" PRIu64
+                       " bytes, at least %" PRIu64
+                       " are needed (disk.segment_bytes): raise it",
+                       (uint64_t)l.rlim_cur, file_bytes);
+    (void)signal(SIGXFSZ, SIG_IGN); /* beyond the limit a write fails instead */
+    return ERR_OK;
 }
 
 unsigned

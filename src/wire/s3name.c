@@ -169,6 +169,10 @@ s3_name_split(struct span path, struct span host, const struct span *domains,
         return rc;
     if (in_host.len == 0) {
         s3name_divide(decoded, &out->bucket, &out->key);
+        if (out->bucket.len == 0 &&
+            decoded.len > 0) /* else it would be the list of buckets */
+            return fault_set(f, S3_InvalidURI,
+                             "The path names no bucket: it begins with two slashes");
     } else {
         lower = arena_try(a, in_host.len);
         if (lower == NULL)

@@ -199,6 +199,9 @@ def test_multipart_by_hand(s3, bucket):
     assert got["ContentType"] == "text/plain" and got["Metadata"] == {"a": "b"}
     again = s3.complete_multipart_upload(Bucket=bucket, Key="m", UploadId=upload, MultipartUpload=complete)
     assert again["ETag"] == done["ETag"]  # clients retry after a time-out
+    other = {"Parts": [{**complete["Parts"][0], "ETag": '"' + "0" * 32 + '"'}, *complete["Parts"][1:]]}
+    for parts in (other, {"Parts": complete["Parts"][:1]}):  # what was not completed is not answered as if it were
+        assert error_of(s3.complete_multipart_upload, Bucket=bucket, Key="m", UploadId=upload, MultipartUpload=parts) == (404, "NoSuchUpload")
     assert "Uploads" not in s3.list_multipart_uploads(Bucket=bucket)
 
 

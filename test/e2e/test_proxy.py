@@ -192,6 +192,8 @@ def test_what_the_administrator_names_is_allowed(start_forebay, fake):
         done = attach(process, "there", endpoint, "--as", f"bucket-{number}", *more)
         assert done.returncode == 0, done.stderr
         assert plain.get(process.port, f"bucket-{number}", "key").body == body
+    done = attach(process, "there", "http://2852039166", "--as", "none", "--network", "any")  # a name of a cloud's metadata address
+    assert done.returncode != 0 and "link-local" in done.stderr, done.stderr
     done = attach(process, "there", fake.endpoint, "--as", "none", "--network", "everywhere")
     assert done.returncode != 0 and "public, private or any" in done.stderr
     done = attach(process, "there", fake.endpoint, "--as", "no")

@@ -1,6 +1,8 @@
 """`forebay serve`: what it prints, who is let in, how it starts and ends."""
 
 import contextlib
+import http.client
+import json
 import os
 import socket
 import stat
@@ -209,3 +211,35 @@ def test_two_requests_that_say_two_lengths(server):
             while piece := raw.recv(65536):
                 got += piece
         assert got.startswith(b"HTTP/1.1 400") and got.count(b"HTTP/1.1") == 1, head
+
+
+@pytest.mark.parametrize("limit, says", [("-n 8", "ulimit -n"), ("-f 1000", "ulimit -f")])
+def test_limits_that_are_too_low_are_named(tmp_path, limit, says):
+    done = subprocess.run(["bash", "-c", f'ulimit {limit}; exec "$@"', "-", forebay.binary(), "serve", tmp_path / "data"], capture_output=True, text=True, timeout=PATIENCE, env=forebay.server_env())
+    assert done.returncode > 0 and says in done.stderr and "raise it" in done.stderr, (done.returncode, done.stderr)
+
+
+def test_what_no_route_has_is_not_another_route(server, s3, bucket):
+    """OPTIONS *, a path without a bucket, flags that are no flags, names that no file system has."""
+    s3.put_object(Bucket=bucket, Key="k", Body=b"1")
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
+
+    def ask(method, path, body=None):
+        connection.putrequest(method, path)  # as it is: no client's idea of a path
+        connection.putheader("Content-Length", len(body or b""))
+        connection.endheaders(body)
+        reply = connection.getresponse()
+        return reply.status, reply.headers, reply.read()
+
+    status, headers, body = ask("OPTIONS", "*")
+    assert (status, body) == (204, b"") and "DELETE" in headers["Allow"]
+    for path in (f"//{bucket}/k", "//", f"/%2F{bucket}"):
+        status, _, body = ask("GET", path)
+        assert status == 400 and b"InvalidURI" in body, path
+    for flags in ({"path_style": "no"}, {"plain_http": 1}, {"requester_pays": "false"}, {"dry_run": "yes"}):
+        status, _, body = ask("POST", "/_/buckets", json.dumps({"name": "attached", "bucket": "b", "endpoint": "http://127.0.0.1:1", **flags}).encode())
+        assert status == 400 and f'"{next(iter(flags))}" is true or false' in body.decode().replace("&quot;", '"'), (flags, body)
+    for change in ({"path": "/" + "d" * 300}, {"path": "/tmp", "create": "no"}, {"path": "/tmp", "not_empty": 1}):
+        assert ask("POST", "/_/disks", json.dumps(change).encode())[0] == 400, change
+    status, _, body = ask("PATCH", f"/_/buckets/{bucket}", b'{"anonymous_read": true, "dry_run": "yes"}')
+    assert status == 400 and not [b for b in json.loads(server.get("/_/buckets")[1])["buckets"] if b["name"] == bucket and b.get("anonymous_read")], body

@@ -56,8 +56,11 @@ void admin_put_bucket_and_job(struct json *j, const struct map_bucket *b,
                               const char *job);
 /* The bucket that the path "/_/buckets/NAME" names, as q->bucket, and the JSON object in the body: json_decref() it. */
 enum err admin_read_bucket(struct request *q, size_t limit, json_t **doc) MUST_CHECK;
+/* *out is the member `name` of the document, and stays as it is where that has none. InvalidArgument: it is not true or false. */
+enum err admin_flag_of(struct request *q, const json_t *doc, const char *name,
+                       bool *out) MUST_CHECK;
 /* Is "dry_run" true? Takes it out: only what it would come to is asked for. */
-bool admin_is_dry(json_t *doc);
+enum err admin_is_dry(struct request *q, json_t *doc, bool *dry) MUST_CHECK;
 /* A JSON object in the body, read as every signed body is. *doc: json_decref() it. */
 enum err admin_read_object(struct request *q, size_t limit, json_t **doc) MUST_CHECK;
 

@@ -316,7 +316,11 @@ admin_bucket_set(struct request *q)
 
     if (rc != ERR_OK)
         return rc;
-    dry = admin_is_dry(doc);
+    rc = admin_is_dry(q, doc, &dry);
+    if (rc != ERR_OK) {
+        json_decref(doc);
+        return rc;
+    }
     rc = dry ? rehearse(q, q->bucket, doc, &would, &eb)
              : bucket_set_change(q, doc, job, &eb);
     json_decref(doc);

@@ -229,9 +229,14 @@ read_attach(struct request *q, const json_t *doc, struct attach *at)
         rc = read_network(q, at);
     if (rc != ERR_OK)
         return rc;
-    at->backend.path_style = !json_is_false(json_object_get(doc, "path_style"));
-    at->backend.requester_pays = json_is_true(json_object_get(doc, "requester_pays"));
-    at->backend.plain_http = json_is_true(json_object_get(doc, "plain_http"));
+    at->backend.path_style = true;
+    rc = admin_flag_of(q, doc, "path_style", &at->backend.path_style);
+    if (rc == ERR_OK)
+        rc = admin_flag_of(q, doc, "requester_pays", &at->backend.requester_pays);
+    if (rc == ERR_OK)
+        rc = admin_flag_of(q, doc, "plain_http", &at->backend.plain_http);
+    if (rc != ERR_OK)
+        return rc;
     if (at->backend.plain_http && at->backend.bucket == NULL)
         at->backend.bucket = (char *)(uintptr_t) "";
     if (at->backend.plain_http && (at->backend.endpoint == NULL || at->has_keys))
@@ -349,13 +354,26 @@ admin_read_object(struct request *q, size_t limit, json_t **doc)
     return fault_set(&q->fault, S3_InvalidArgument, "The body must be a JSON object");
 }
 
-bool
-admin_is_dry(json_t *doc)
+enum err
+admin_flag_of(struct request *q, const json_t *doc, const char *name, bool *out)
 {
-    bool dry = json_is_true(json_object_get(doc, "dry_run"));
+    const json_t *v = json_object_get(doc, name);
 
+    if (v != NULL && !json_is_boolean(v))
+        return fault_set(&q->fault, S3_InvalidArgument, "\"%s\" is true or false", name);
+    *out = v != NULL ? json_is_true(v) : *out;
+    return ERR_OK;
+}
+
+enum err
+admin_is_dry(struct request *q, json_t *doc, bool *dry)
+{
+    enum err rc;
+
+    *dry = false;
+    rc = admin_flag_of(q, doc, "dry_run", dry);
     (void)json_object_del(doc, "dry_run");
-    return dry;
+    return rc;
 }
 
 enum err
@@ -381,7 +399,7 @@ admin_bucket_attach(struct request *q)
     enum err rc = admin_read_object(q, ATTACH_BODY_MAX, &doc);
 
     if (rc == ERR_OK)
-        at.dry = admin_is_dry(doc);
+        rc = admin_is_dry(q, doc, &at.dry);
     if (rc == ERR_OK)
         rc = read_attach(q, doc, &at);
     if (rc == ERR_OK)

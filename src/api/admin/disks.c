@@ -136,6 +136,23 @@ json_text_field(json_t *doc, const char *name, const char **out, struct errbuf *
     return ERR_OK;
 }
 
+#define NAME_BYTES_MAX 255 /* of one folder, on every file system of Linux */
+
+static enum err
+check_names_of(const char *path, struct errbuf *eb)
+{
+    for (const char *at = path; *at != '\0';) {
+        size_t len = strcspn(at, "/");
+
+        if (len > NAME_BYTES_MAX)
+            return err_set(eb, ERR_BAD_REQUEST,
+                           "\"path\" has a name of %zu bytes, at most %d are possible",
+                           len, NAME_BYTES_MAX);
+        at += len + (at[len] == '/');
+    }
+    return ERR_OK;
+}
+
 /* The caller is an administrator, and the path is the caller's own: the sentence says what is wrong with it. */
 static enum err
 admin_disk_refuse(struct request *q, enum err rc, const struct errbuf *eb)
@@ -154,24 +171,29 @@ admin_disk_add(struct request *q)
     json_t *doc = NULL;
     const char *path = NULL;
     char job[JOB_ID_TEXT] = "";
+    struct disks_folder_may may = {false, false};
     uint64_t copied = disks_copied_bytes(q->api->options.disks);
     uint8_t id[16];
     enum err rc = admin_read_object(q, BODY_MAX, &doc);
 
     if (rc != ERR_OK)
         return rc;
+    rc = admin_flag_of(q, doc, "create", &may.be_missing);
+    if (rc == ERR_OK)
+        rc = admin_flag_of(q, doc, "not_empty", &may.have_others);
+    if (rc != ERR_OK) {
+        json_decref(doc);
+        return rc;
+    }
     rc = json_text_field(doc, "path", &path, &eb);
     if (rc == ERR_OK && path[0] != '/')
         rc = err_set(
             &eb, ERR_BAD_REQUEST,
             "\"%.200s\" is no path from the root: the server may stand elsewhere", path);
-    if (rc == ERR_OK) {
-        struct disks_folder_may may = {
-            .be_missing = json_is_true(json_object_get(doc, "create")),
-            .have_others = json_is_true(json_object_get(doc, "not_empty"))};
-
+    if (rc == ERR_OK)
+        rc = check_names_of(path, &eb);
+    if (rc == ERR_OK)
         rc = disks_folder_check(path, &may, &eb);
-    }
     if (rc == ERR_OK)
         rc = disks_add(q->api->options.disks, path, id, &eb);
     if (rc == ERR_OK)
@@ -210,12 +232,16 @@ change_disk(struct request *q, const char *tail, const char *flag,
     char job[JOB_ID_TEXT] = "";
     const char *which = NULL;
     json_t *doc = NULL;
-    bool set;
+    bool set = false;
     enum err rc = admin_read_object(q, BODY_MAX, &doc);
 
     if (rc != ERR_OK)
         return rc;
-    set = json_is_true(json_object_get(doc, flag));
+    rc = admin_flag_of(q, doc, flag, &set);
+    if (rc != ERR_OK) {
+        json_decref(doc);
+        return rc;
+    }
     rc = which_disk(q, tail, doc, &which, &eb);
     if (rc == ERR_OK)
         rc = fn(q->api->options.disks, which, set, &eb);

@@ -150,6 +150,8 @@ test_bad_paths(void)
         {"/b/%", S3_InvalidURI},      {"/b/%zz", S3_InvalidURI},
         {"/b/%ff", S3_InvalidURI},    {"/b/%ed%a0%80", S3_InvalidURI},
         {"/b/%c0%80", S3_InvalidURI}, {"/b/\xff", S3_InvalidURI},
+        {"//b/k", S3_InvalidURI},     {"//", S3_InvalidURI},
+        {"/%2Fb", S3_InvalidURI},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
