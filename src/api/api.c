@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/ais/xact.h"
 #include "api/inline_get.h"
 #include "api/internal.h"
 #include "api/response_cache.h"
@@ -53,6 +54,7 @@ api_new(const struct api_options *o, struct api **out, struct errbuf *eb)
     a->trace = trace_new();
     a->began_ns = rt_now_ns();
     a->shards = shard_start(o->object, SHARD_CACHE_BYTES);
+    a->xacts = xacts_new();
     if (o->bench_objects) {
         a->bench = xmalloc(API_BENCH_MAX);
         memset(a->bench, 'b', API_BENCH_MAX);
@@ -82,6 +84,7 @@ api_free(struct api **ap)
     response_cache_free(&a->responses);
     trace_free(&a->trace);
     shard_stop(&a->shards);
+    xacts_free(&a->xacts);
     free(a->bench);
     free(a);
 }

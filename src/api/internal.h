@@ -19,6 +19,7 @@ struct api {
     struct trace *trace;
     uint64_t began_ns;            /* rt_now_ns() of the start */
     struct shard_service *shards; /* indexes of shards that were read */
+    struct xacts *xacts;          /* jobs of AIS that live in memory */
     char *bench;                  /* /_/bench/SIZE: bytes to send from; NULL when off */
 };
 #define API_BENCH_MAX (16u << 20)

@@ -14,6 +14,7 @@
     X(LOCK_WORKERS, "rt.workers")                                                        \
     X(LOCK_KEYS, "disks.keys")                                                           \
     X(LOCK_SHARDS, "shard.indexes")                                                      \
+    X(LOCK_XACTS, "ais.jobs")                                                            \
     X(LOCK_COLLECTORS, "metrics.collectors")                                             \
     X(LOCK_HEALTH, "store.health")                                                       \
     X(LOCK_SPACE, "store.space")                                                         \

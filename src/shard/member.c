@@ -233,6 +233,9 @@ shard_scan_next(struct shard_scan *n, struct shard_member *m, bool *end,
         bool yes = false;
         enum err rc = shard_stream_next(n->stream, m, end, eb);
 
+        if (rc == ERR_BAD_REQUEST)
+            err_prefix(eb, "archive \"%.*s\"", (int)MIN(n->archive.object.key.len, 150),
+                       n->archive.object.key.at);
         if (rc == ERR_OK && !*end)
             rc = shard_match_test(n->match, m->name, &yes, eb);
         if (rc != ERR_OK || *end || yes)

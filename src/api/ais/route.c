@@ -17,11 +17,20 @@
 /* clang-format off */
 static const struct ais_route routes[] = {
     /* method, place, selected by, name, scope, rights, flags, metric, operation */
+    {G, AIS_OBJECT, AIS_BY_QUERY, "archpath", AIS_ON_OBJECT, AUTH_GET_OBJECT, AIS_FINDS_BUCKET, OP_get, ais_get_member},
+    {G, AIS_OBJECT, AIS_BY_QUERY, "archregx", AIS_ON_OBJECT, AUTH_GET_OBJECT, AIS_FINDS_BUCKET, OP_get, ais_get_matching},
+    {G, AIS_BATCH, AIS_ALWAYS, NULL, AIS_ON_NOTHING, 0, 0, OP_get, ais_get_batch},
     {G, AIS_OBJECT, AIS_ALWAYS, NULL, AIS_ON_OBJECT, AUTH_GET_OBJECT, AIS_FINDS_BUCKET, OP_get, ais_get_object},
 
     {G, AIS_HEALTH, AIS_ALWAYS, NULL, AIS_ON_NOTHING, 0, 0, OP_other, ais_health},
     {G, AIS_DAEMON, AIS_ALWAYS, NULL, AIS_ON_CLUSTER, AUTH_SHOW_CLUSTER, 0, OP_other, ais_show_node},
     {G, AIS_REVERSE, AIS_ALWAYS, NULL, AIS_ON_CLUSTER, AUTH_SHOW_CLUSTER, 0, OP_other, ais_show_node},
+    {G, AIS_CLUSTER, AIS_BY_WHAT, "status", AIS_ON_CLUSTER, AUTH_SHOW_CLUSTER, 0, OP_other, ais_job_status},
+    {G, AIS_CLUSTER, AIS_BY_WHAT, "status_all", AIS_ON_CLUSTER, AUTH_SHOW_CLUSTER, 0, OP_other, ais_job_status_all},
+    {G, AIS_CLUSTER, AIS_BY_WHAT, "running_all", AIS_ON_CLUSTER, AUTH_SHOW_CLUSTER, 0, OP_other, ais_jobs_running},
+    {G, AIS_CLUSTER, AIS_BY_WHAT, "qryxstats", AIS_ON_CLUSTER, AUTH_SHOW_CLUSTER, 0, OP_other, ais_job_snapshots},
+    {P, AIS_CLUSTER, AIS_BY_ACTION, "start", AIS_ON_CLUSTER, AUTH_ADMIN, 0, OP_other, ais_job_start},
+    {P, AIS_CLUSTER, AIS_BY_ACTION, "stop", AIS_ON_CLUSTER, AUTH_ADMIN, 0, OP_other, ais_job_stop},
     {G, AIS_CLUSTER, AIS_ALWAYS, NULL, AIS_ON_CLUSTER, AUTH_SHOW_CLUSTER, 0, OP_other, ais_show_cluster},
 };
 /* clang-format on */
