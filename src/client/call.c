@@ -114,7 +114,8 @@ call_begin(struct s3_client *c, const struct s3_call_spec *o, struct s3_call **o
                                     .tls = c->is_tls,
                                     .method = o->method,
                                     .length = o->length,
-                                    .expect_continue = o->expect};
+                                    .expect_continue = o->expect,
+                                    .connected = o->connected};
     struct span path = {"", 0};
     enum err rc;
 
@@ -342,11 +343,13 @@ call_ask(struct s3_client *c, const struct s3_call_spec *given, struct span body
          struct s3_call **out, struct s3_failure *f, struct errbuf *eb)
 {
     struct s3_call_spec o = *given;
+    bool connected = false;
     unsigned char sum[DIGEST_MAX];
     char hex[2 * DIGEST_MAX + 1];
     enum err rc;
 
     *f = (struct s3_failure){0};
+    o.connected = &connected;
     digest_oneshot(DIGEST_SHA256, body.at, body.len, sum);
     hex_encode(sum, 32, hex);
     o.sha256_hex = hex;
@@ -361,6 +364,7 @@ call_ask(struct s3_client *c, const struct s3_call_spec *given, struct span body
         rc = call_finish(*out, &o, f, eb);
     else
         f->retry = rc != ERR_CANCELLED;
+    f->unsent = !connected;
     return rc;
 }
 

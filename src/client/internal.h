@@ -30,6 +30,7 @@ struct s3_call_spec {
     int64_t length;         /* of the body, or HTTP_NO_BODY */
     const char *sha256_hex; /* NULL: UNSIGNED-PAYLOAD */
     bool expect;
+    bool *connected; /* as in struct http_call_request */
 };
 struct s3_call {
     struct http_call *http;

@@ -276,7 +276,8 @@ s3_put_begin(struct s3_client *c, const struct s3_put *p, struct s3_call **call,
                              .header_count = p->header_count,
                              .length = (int64_t)p->size,
                              .sha256_hex = p->sha256_hex,
-                             .expect = p->size > KIB(64)};
+                             .expect = p->size > KIB(64),
+                             .connected = p->connected};
     enum err rc;
 
     if (p->header_count > 0)

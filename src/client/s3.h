@@ -60,6 +60,8 @@ struct s3_failure {
     char code[64]; /* "NoSuchKey" or "" */
     uint64_t retry_after_ms;
     bool retry; /* a retry may help: no answer, 5xx, 429, 408, SlowDown, RequestTimeout */
+    bool
+        unsent; /* of a change: no byte of the request left, as there was no connection */
     char
         region[32]; /* the actual region of the bucket, if the server names it; else "" */
 };
@@ -135,6 +137,7 @@ struct s3_put {
     const char *md5_base64; /* or NULL */
     struct span upload_id;  /* a part: with the number */
     uint32_t part_number;
+    bool *connected; /* NULL, or set to true before the first byte may leave */
 };
 enum err s3_put_begin(struct s3_client *c, const struct s3_put *p, struct s3_call **call,
                       struct errbuf *eb) MUST_CHECK;

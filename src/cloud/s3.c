@@ -171,7 +171,8 @@ attempt_next(struct attempt *t)
     if (t->begun && more) {
         int status = t->failure.status;
 
-        t->in_doubt = t->in_doubt || status == 0 || status == 200 || status >= 500;
+        t->in_doubt = t->in_doubt || (status == 0 && !t->failure.unsent) ||
+                      status == 200 || status >= 500;
         more = retry_wait(&t->retry, &t->failure, t->rc);
     }
     t->begun = true;
@@ -484,15 +485,19 @@ put_attempt(struct s3_client *s3, const struct s3_put *p, cloud_source *read, vo
             struct arena *a, struct span *etag, struct s3_failure *f, struct errbuf *eb)
 {
     struct s3_call *call = NULL;
+    struct s3_put put = *p;
+    bool connected = false;
     enum err rc;
 
     *f = (struct s3_failure){.retry = true};
     metric_add(M_BACKEND_REQUESTS, B_PUT, 1);
-    rc = s3_put_begin(s3, p, &call, eb);
+    put.connected = &connected;
+    rc = s3_put_begin(s3, &put, &call, eb);
     if (rc == ERR_OK)
         rc = send_body(call, p->size, read, arg, eb);
     if (rc == ERR_OK)
         rc = s3_put_finish(call, a, etag, f, eb);
+    f->unsent = !connected;
     s3_end(&call);
     return rc;
 }

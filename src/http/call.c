@@ -79,6 +79,8 @@ call_attach(struct http_call *k, bool fresh, struct errbuf *eb)
     k->held = true;
     http_head_init(&k->head);
     rc = pool_acquire(k->pool, &k->req, fresh, k->by, &k->conn, &reused, eb);
+    if (rc == ERR_OK && k->req.connected != NULL)
+        *k->req.connected = true;
     k->may_repeat = rc == ERR_OK && reused && is_idempotent(k->method);
     return rc;
 }
@@ -180,6 +182,7 @@ http_call_begin(struct http_client *c, const struct http_call_request *req,
         }
         rc = rc != ERR_OK && k->conn != NULL ? call_answer_instead(k, rc, eb) : rc;
     }
+    k->req.connected = NULL;
     if (rc != ERR_OK) {
         pool_release(&k->conn, false);
         call_free(k);

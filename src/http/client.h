@@ -70,8 +70,10 @@ struct http_call_request {
                        Content-Length */
     bool
         expect_continue; /* the client sends the body after 100 Continue; a final status ends the sending */
-    bool fresh;         /* never a pooled connection */
-    bool direct;        /* never through a proxy */
+    bool fresh;  /* never a pooled connection */
+    bool direct; /* never through a proxy */
+    bool *
+        connected; /* NULL, or set to true before the first byte of the request may leave; borrowed until http_call_begin() returns */
     struct deadline by; /* of the whole call; {0} stands for DEADLINE_NEVER */
     /* Override the client's timeouts for this call; 0: the client's. */
     uint64_t first_byte_ms, between_ms;

@@ -537,3 +537,16 @@ def test_on_two_disks(start_forebay, remote, tmp_path):
         for key in keys:
             assert plain.get(process.port, BUCKET, key).body == body_of(key)
     assert all(remote.seen[f"HEAD /{BUCKET}/{key}"] == 1 and remote.seen[f"GET /{BUCKET}/{key}"] == 0 for key in keys), remote.seen
+
+
+def test_what_was_not_sent_is_not_in_doubt(start_forebay):
+    """A remote that refuses the connection has not got the request: what is kept stays as it is, and is served."""
+    with Remote() as remote:
+        handler = remote.server.RequestHandlerClass
+        remote.server.RequestHandlerClass = type("Closing", (handler,), {"protocol_version": "HTTP/1.0"})  # no connection is kept
+        process = start(start_forebay, remote, SETTINGS)
+        keep(process, remote, body_of("kept"))
+    for method, body in (("DELETE", None), ("PUT", b"new"), ("DELETE", None)):
+        assert plain.ask(process.port, method, BUCKET, "k", body).status >= 500
+        reply = plain.get(process.port, BUCKET, "k")
+        assert (reply.status, reply.body, reply.headers["x-forebay-cache"]) == (200, body_of("kept"), "hit"), method
