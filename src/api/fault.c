@@ -86,6 +86,13 @@ fault_from(struct request *q, enum err code, const struct errbuf *eb)
     if (!is_for_client(code))
         LOG(LOG_ERROR, "api.failed", eb->text, L_TEXT("id", q->http->id),
             L_TEXT("code", err_name(code)), L_SPAN("path", q->http->head->path));
+    /* A client that is told to try again does so for ever. */
+    if (code == ERR_CORRUPT && q->name.key.len > 0) {
+        fault_set(&q->fault, s3,
+                  "The stored object is damaged: its bytes do not match their checksums, "
+                  "and there is no intact copy");
+        return code;
+    }
     /* Uses the message of S3 where clients know it, else our own, which is more specific. */
     if (code == ERR_NOT_FOUND || code == ERR_NO_BUCKET || code == ERR_NO_UPLOAD ||
         !is_for_client(code) || eb->text[0] == '\0')

@@ -129,7 +129,7 @@ log_put_value(struct line *l, const struct log_field *f)
 
     switch (f->kind) {
     case LOG_TEXT:
-        log_put_text(l, f->as.text != NULL ? span_of(f->as.text) : SPAN("(null)"));
+        log_put_text(l, span_of(f->as.text));
         return;
     case LOG_SPAN:
         log_put_text(l, f->as.span);
@@ -148,13 +148,15 @@ log_put_value(struct line *l, const struct log_field *f)
     log_put(l, number, (size_t)n);
 }
 
-/* A field without any room is omitted. */
+/* A field without any room is omitted, and a text that is NULL. */
 static bool
 log_put_field(struct line *l, const struct log_field *f)
 {
     size_t name_len = strlen(f->name);
     const size_t most_number = 24;
 
+    if (f->kind == LOG_TEXT && f->as.text == NULL)
+        return true;
     if (l->len + name_len + most_number + sizeof ",\"\":" > LINE_BYTES - ENDING)
         return false;
     if (l->len > 0)

@@ -31,6 +31,7 @@ struct log_field {
         double f64;
     } as;
 };
+/* A text that is NULL leaves its field out. */
 #define L_TEXT(n, v) ((struct log_field){.name = (n), .kind = LOG_TEXT, .as.text = (v)})
 #define L_SPAN(n, v) ((struct log_field){.name = (n), .kind = LOG_SPAN, .as.span = (v)})
 #define L_U64(n, v)  ((struct log_field){.name = (n), .kind = LOG_U64, .as.u64 = (v)})

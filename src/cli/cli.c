@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "cli/advice.h"
 #include "cli/names.h"
 #include "cli/terminal.h"
 
@@ -77,26 +78,48 @@ cli_paint(FILE *to, enum cli_paint p)
     return escapes[p];
 }
 
+static bool json_errors; /* constant after main() began */
+
+void
+cli_json_errors(bool yes)
+{
+    json_errors = yes;
+}
+
+bool
+cli_errors_are_json(void)
+{
+    return json_errors;
+}
+
+void
+cli_say(const char *what, const char *text)
+{
+    struct arena *a = arena_new(KIB(4), MIB(1));
+    bool named = what != NULL && strstr(text, what) == NULL;
+
+    fprintf(stderr, "%sforebay:%s %.*s%s%.*s\n", cli_paint(stderr, PAINT_BAD),
+            cli_paint(stderr, PAINT_OFF),
+            SPAN_ARG(name_shown(span_of(named ? what : ""), a)), named ? ": " : "",
+            SPAN_ARG(sentence_shown(span_of(text), a)));
+    arena_free(&a);
+}
+
 enum exit_code
 cli_fail(enum err rc, const struct errbuf *eb)
 {
-    struct arena *a = arena_new(KIB(4), MIB(1));
-
-    fprintf(stderr, "%sforebay:%s %.*s\n", cli_paint(stderr, PAINT_BAD),
-            cli_paint(stderr, PAINT_OFF),
-            SPAN_ARG(sentence_shown(
-                span_of(eb->text[0] != '\0' ? eb->text : err_name(rc)), a)));
-    arena_free(&a);
+    if (json_errors)
+        return advice_fail(rc, eb, NULL, NULL);
+    cli_say(NULL, eb->text[0] != '\0' ? eb->text : err_name(rc));
     return cli_exit_of(rc);
 }
 
 enum exit_code
 cli_usage(const struct errbuf *eb, const struct verb *v)
 {
-    struct arena *a = arena_new(KIB(4), MIB(1));
-
-    fprintf(stderr, "forebay: %.*s\n", SPAN_ARG(sentence_shown(span_of(eb->text), a)));
-    arena_free(&a);
+    if (json_errors)
+        return advice_fail(ERR_BAD_REQUEST, eb, NULL, NULL);
+    cli_say(NULL, eb->text);
     if (v != NULL)
         fprintf(stderr, "see: forebay %s --help\n", v->name);
     else

@@ -23,6 +23,11 @@ enum exit_code cli_exit_of(enum err rc);
 enum cli_paint { PAINT_OFF, PAINT_BAD, PAINT_GOOD, PAINT_PLACE };
 const char *cli_paint(FILE *to, enum cli_paint p);
 
+/* -o json: errors are one JSON object each on stderr: {"error": {"code", "message", "hint", "exit"}}. main() says it once. */
+void cli_json_errors(bool yes);
+bool cli_errors_are_json(void);
+/* "forebay: what: sentence"; `what` NULL, or in the sentence already: without. */
+void cli_say(const char *what, const char *text);
 /* "forebay: sentence" on stderr; returns the exit code that fits. */
 enum exit_code cli_fail(enum err rc, const struct errbuf *eb);
 enum exit_code cli_usage(const struct errbuf *eb, const struct verb *v);

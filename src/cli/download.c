@@ -95,7 +95,7 @@ get_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
         return ERR_OK;
     }
     if (rc != ERR_OK)
-        return rc;
+        return transfer_damage(g->f->s->s3, &get, 0, rc, f, eb);
     if (!g->it->known)
         g->f->progress.total_bytes += g->info.size;
     if (g->info.size > FILES_SMALL && !g->open) {
@@ -108,6 +108,8 @@ get_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
     if (rc == ERR_OK)
         rc = download_receive(g, call, f, eb);
     s3_end(&call);
+    if (rc != ERR_OK)
+        rc = transfer_damage(g->f->s->s3, &get, g->at, rc, f, eb);
     if (rc == ERR_OK && !verify_end(&g->verify)) {
         rc = verify_refuse(&g->verify, &g->info, eb);
         f->retry = true;

@@ -139,6 +139,8 @@ range_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
     }
     s3_end(&call);
     if (rc != ERR_OK && j->block < j->end)
+        rc = transfer_damage(r->f->s->s3, &get, at, rc, f, eb);
+    if (rc != ERR_OK && j->block < j->end)
         progress_back(&r->f->progress, at - j->block * r->note.part_bytes);
     return j->block == j->end ? ERR_OK : rc;
 }

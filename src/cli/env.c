@@ -178,25 +178,58 @@ print_all(const struct pair *pairs, size_t count, const char *format, struct err
     return ERR_OK;
 }
 
+/* What the server said of its keys. */
+struct env_told {
+    char *file; /* owned: where they are; NULL: it did not say */
+    int status; /* 0: no answer */
+    enum err rc;
+    struct errbuf eb;
+};
+
 /* Where a server on this machine says its keys are; only who may read the file gets them. */
 static enum exit_code
 ask_server(struct session *s)
 {
     struct arena *a = arena_new(KIB(16), MIB(1));
     struct s3_request r = {.method = "GET", .path = SPAN("/_/stat")};
-    char **file = s->arg;
+    struct env_told *told = s->arg;
     struct span answer;
-    int status = 0;
     json_t *doc;
 
-    if (s3_request(s->s3, &r, a, &status, &answer, &s->eb) == ERR_OK && status == 200) {
+    told->rc = s3_request(s->s3, &r, a, &told->status, &answer, &told->eb);
+    if (told->rc == ERR_OK && told->status == 200) {
         doc = json_loadb(answer.at, answer.len, 0, NULL);
         if (json_is_string(json_object_get(doc, "credentials")))
-            *file = xstrdup(json_string_value(json_object_get(doc, "credentials")));
+            told->file = xstrdup(json_string_value(json_object_get(doc, "credentials")));
         json_decref(doc);
     }
     arena_free(&a);
     return EXIT_OK_;
+}
+
+/* Without keys the variables are of use only where none are needed. */
+static enum err
+env_check_told(const struct env_told *told, const struct settings *s, struct errbuf *eb)
+{
+    if (told->rc != ERR_OK) {
+        *eb = told->eb;
+        err_prefix(eb, "no server answers at %s, so there are no keys to print",
+                   s->endpoint.value);
+        return told->rc;
+    }
+    if (told->status == 200 && told->file != NULL && access(told->file, R_OK) != 0)
+        return err_set(
+            eb, ERR_DENIED,
+            "the keys of %s are in %s, which you may not read; copy that file, "
+            "or have a key of your own made: forebay user add",
+            s->endpoint.value, told->file);
+    if ((told->status == 401 || told->status == 403) && !s->has_keys)
+        return err_set(eb, ERR_DENIED,
+                       "the server at %s wants keys, and there are none here: "
+                       "--credentials FILE names the file that forebay serve printed, "
+                       "--profile one of yours",
+                       s->endpoint.value);
+    return ERR_OK;
 }
 
 static bool
@@ -210,13 +243,16 @@ static enum err
 env_find(const struct args *a, struct settings *out, struct errbuf *eb)
 {
     const char *file = args_value(a, "credentials");
-    char *told = NULL;
+    struct env_told told = {0};
     enum err rc = settings_find(a, &settings_first, false, out, eb);
 
-    if (rc == ERR_OK && file == NULL && is_aws(out) && args_value(a, "profile") == NULL) {
+    if (rc == ERR_OK && file == NULL && is_aws(out) && args_value(a, "profile") == NULL &&
+        !args_has(a, "no-sign")) {
         (void)session_run_own_keys(a, ask_server, &told);
-        if (told != NULL && access(told, R_OK) == 0)
-            file = told;
+        if (told.file != NULL && access(told.file, R_OK) == 0)
+            file = told.file;
+        else
+            rc = env_check_told(&told, out, eb);
     }
     if (rc == ERR_OK && file != NULL) {
         s3_credentials_fini(&out->keys);
@@ -224,7 +260,7 @@ env_find(const struct args *a, struct settings *out, struct errbuf *eb)
         rc = s3_credentials_chain("default", &out->keys, NULL, eb);
         out->has_keys = rc == ERR_OK;
     }
-    free(told);
+    free(told.file);
     return rc;
 }
 

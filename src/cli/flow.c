@@ -170,25 +170,17 @@ place_text(const char *bucket, const char *name)
 void
 flow_fail(struct flow *f, const char *what, enum err rc, const struct errbuf *eb)
 {
-    struct arena *a = arena_new(KIB(1), MIB(1));
-
-    if (f->failed++ == 0)
+    if (f->failed++ == 0) {
         f->rc = rc;
-    if (f->failed > TOLD_MAX + 1) {
-        arena_free(&a);
-        return;
+        f->first = *eb;
     }
+    if (f->failed > TOLD_MAX + 1)
+        return;
     progress_clear(&f->progress);
     if (f->failed == TOLD_MAX + 1)
         fprintf(stderr, "forebay: more failures follow; they are counted at the end\n");
-    else if (strstr(eb->text, what) != NULL)
-        fprintf(stderr, "forebay: %.*s\n",
-                SPAN_ARG(sentence_shown(span_of(eb->text), a)));
     else
-        fprintf(stderr, "forebay: %.*s: %.*s\n", SPAN_ARG(name_shown(span_of(what), a)),
-                SPAN_ARG(sentence_shown(
-                    span_of(eb->text[0] != '\0' ? eb->text : err_name(rc)), a)));
-    arena_free(&a);
+        (void)advice_fail(rc, eb, what, f->s);
 }
 
 void
@@ -318,8 +310,8 @@ tell_end(const struct flow *f)
                 f->again != NULL ? f->again : "repeat the command to start again");
     else if (!f->s->quiet && !f->s->within && MAX(f->found, f->failed) + f->unchanged > 1)
         tell_sum(f, seconds);
-    if (f->failed > 0 && !rt_cancelled())
-        advice_print(f->rc, f->s);
+    if (f->failed > 0 && !rt_cancelled() && !cli_errors_are_json())
+        advice_print(f->rc, f->first.text, f->s);
 }
 
 /* ---- doing ---- */

@@ -65,7 +65,8 @@ struct flow {
     struct rt_group group; /* of the workers */
     bool found_all, over;
     struct rt_cond more, room;
-    enum err rc; /* of the first that failed */
+    enum err rc; /* of the first that failed, and its sentence */
+    struct errbuf first;
     uint64_t began_ns;
 };
 

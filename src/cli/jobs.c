@@ -168,15 +168,20 @@ put_end(const struct session *s, const json_t *job)
         return;
     }
     if (!s->quiet) {
-        printf("%s %s: ", json_get_text(job, "id", ""), json_get_text(job, "state", ""));
+        printf("%s %s: ", json_get_text(job, "id", ""),
+               is_state(job, "failed-in-part") ? "failed in part"
+                                               : json_get_text(job, "state", ""));
         jobs_put_counts(stdout, job);
         printf(", in %s\n", duration(json_get_u64(job, "busy_ms"), time));
     }
     json_array_foreach(json_object_get(job, "errors"), i, error)
         fprintf(stderr, "forebay: %s\n", json_string_value(error));
     if (json_get_u64(job, "failed") > json_array_size(json_object_get(job, "errors")))
-        fprintf(stderr, "forebay: %llu failed in all\n",
+        fprintf(stderr, "forebay: %llu failed in all; these are the first\n",
                 (unsigned long long)json_get_u64(job, "failed"));
+    if (is_state(job, "failed-in-part"))
+        fprintf(stderr, "forebay jobs %s --resume tries again what failed\n",
+                json_get_text(job, "id", ""));
     if (is_state(job, "failed"))
         fprintf(stderr,
                 "forebay: job %s failed: %s\n"
@@ -192,7 +197,9 @@ code_of(const json_t *job)
         return EXIT_UNAVAILABLE;
     if (is_state(job, "cancelled"))
         return EXIT_INTERRUPTED;
-    return json_get_u64(job, "failed") > 0 ? EXIT_DIFFERS : EXIT_OK_;
+    return is_state(job, "failed-in-part") || json_get_u64(job, "failed") > 0
+               ? EXIT_DIFFERS
+               : EXIT_OK_;
 }
 
 enum exit_code
@@ -235,7 +242,7 @@ jobs_watch(struct session *s, const json_t *first)
 static void
 print_row(const json_t *job)
 {
-    printf("%s  %-9s  %-9s  ", json_get_text(job, "id", ""),
+    printf("%s  %-9s  %-14s  ", json_get_text(job, "id", ""),
            json_get_text(job, "kind", ""), json_get_text(job, "state", ""));
     jobs_put_counts(stdout, job);
     if (is_state(job, "running"))
@@ -274,7 +281,8 @@ jobs_list(struct session *s)
 
 static const struct flag jobs_flags[] = {
     {"all", 'a', NULL, "finished jobs, too", false},
-    {"resume", 0, NULL, "resume JOB, which failed or was cancelled", false},
+    {"resume", 0, NULL, "resume JOB, which failed, failed in part or was cancelled",
+     false},
     SESSION_FLAGS,
     {NULL, 0, NULL, NULL, false},
 };

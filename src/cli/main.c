@@ -77,6 +77,19 @@ overview(FILE *out)
     buf_fini(&text);
 }
 
+/* Before the flags are read: an error in them is told as JSON, too. */
+static bool
+wants_json(int argc, char *const *argv)
+{
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--json") == 0 || strncmp(argv[i], "-ojson", 6) == 0 ||
+            strncmp(argv[i], "--output=json", 13) == 0 ||
+            (i + 1 < argc && strncmp(argv[i + 1], "json", 4) == 0 &&
+             (strcmp(argv[i], "-o") == 0 || strcmp(argv[i], "--output") == 0)))
+            return true;
+    return false;
+}
+
 static enum exit_code
 show_help(const struct verb *v)
 {
@@ -89,14 +102,28 @@ show_help(const struct verb *v)
     return EXIT_OK_;
 }
 
+/* Runs the verb with the words behind it. */
+static int
+main_run(const struct cli_verb *v, int argc, char *const *argv)
+{
+    struct errbuf eb = {{0}};
+    enum exit_code code;
+    struct args args;
+
+    cli_json_errors(wants_json(argc, argv));
+    if (flags_parse(v->verb, argc, argv, &args, &eb) != ERR_OK)
+        return (int)cli_usage(&eb, v->verb);
+    code = args.help ? show_help(v->verb) : v->run(&args);
+    args_fini(&args);
+    return (int)output_end(code);
+}
+
 /* "disk check DIR": argv[1] is "disk". */
 static int
 run_group(const struct cli_group *g, int argc, char **argv)
 {
     const struct cli_verb *v;
     struct errbuf eb = {{0}};
-    struct args args;
-    enum exit_code code;
     int words;
 
     if (argc < 3 || (argv[2][0] == '-' && strcmp(argv[2], "--help") != 0 &&
@@ -111,11 +138,7 @@ run_group(const struct cli_group *g, int argc, char **argv)
     v = verbs_find(argc - 1, argv + 1, &words, &eb);
     if (v == NULL)
         return (int)cli_usage(&eb, g->verb);
-    if (flags_parse(v->verb, argc - 3, argv + 3, &args, &eb) != ERR_OK)
-        return (int)cli_usage(&eb, v->verb);
-    code = args.help ? show_help(v->verb) : v->run(&args);
-    args_fini(&args);
-    return (int)output_end(code);
+    return main_run(v, argc - 3, argv + 3);
 }
 
 /* A flag before the verb by the name that every verb has for it: `bucket attach` has an --endpoint of its own. */
@@ -162,8 +185,6 @@ main(int argc, char **argv)
     const struct cli_group *g;
     const struct cli_verb *v;
     struct errbuf eb = {{0}};
-    struct args args;
-    enum exit_code code;
     static char version[] = "version", help[] = "--help";
     int words;
 
@@ -194,9 +215,5 @@ main(int argc, char **argv)
     v = verbs_find(argc - 1, argv + 1, &words, &eb);
     if (v == NULL)
         return (int)cli_usage(&eb, NULL);
-    if (flags_parse(v->verb, argc - 2, argv + 2, &args, &eb) != ERR_OK)
-        return (int)cli_usage(&eb, v->verb);
-    code = args.help ? show_help(v->verb) : v->run(&args);
-    args_fini(&args);
-    return (int)output_end(code);
+    return main_run(v, argc - 2, argv + 2);
 }

@@ -55,6 +55,74 @@ is_given(const struct args *a, const char *flag)
     return false;
 }
 
+static bool
+is_loopback(const char *endpoint)
+{
+    static const char *const hosts[] = {"http://127.",      "https://127.",
+                                        "http://[::1]",     "https://[::1]",
+                                        "http://localhost", "https://localhost"};
+
+    for (size_t i = 0; i < ARRAY_LEN(hosts); i++)
+        if (strncmp(endpoint, hosts[i], strlen(hosts[i])) == 0)
+            return true;
+    return false;
+}
+
+/* Does the server take a request with the keys of this client? Sets *unknown when it does not know the key. */
+static bool
+session_probe(struct s3_client *c, bool *unknown)
+{
+    struct arena *a = arena_new(KIB(16), MIB(1));
+    struct s3_request r = {
+        .method = "GET", .path = SPAN("/"), .query = SPAN("max-buckets=1")};
+    struct errbuf eb = {{0}};
+    struct span answer = {"", 0};
+    int status = 0;
+    enum err rc = s3_request(c, &r, a, &status, &answer, &eb);
+
+    *unknown = rc == ERR_OK && status == 403 &&
+               memmem(answer.at, answer.len, "InvalidAccessKeyId", 18) != NULL;
+    arena_free(&a);
+    return rc == ERR_OK && status == 200;
+}
+
+/* Keys of the AWS environment are often a remote's. A server on loopback that does not know them, and wants none, gets unsigned
+ * requests, as it would without these variables. */
+static enum err
+session_check_keys(struct run *r)
+{
+    struct session *s = &r->s;
+    struct settings without = r->settings;
+    struct s3_client *other = NULL;
+    bool unknown = false, ignored;
+    enum err rc;
+
+    s->key = r->settings.has_keys ? r->settings.keys.access_key : NULL;
+    s->keys_how = r->settings.keys_how;
+    if (s->key == NULL || strncmp(s->keys_how, "AWS", 3) != 0 ||
+        !is_loopback(s->endpoint) || is_given(s->args, "profile"))
+        return ERR_OK;
+    if (session_probe(s->s3, &unknown) || !unknown)
+        return ERR_OK;
+    without.keys = (struct s3_credentials){0};
+    rc = make_client(s, &without, &other);
+    if (rc != ERR_OK || !session_probe(other, &ignored)) {
+        s3_client_free(&other);
+        return rc;
+    }
+    if (!s->quiet)
+        fprintf(stderr,
+                "note: %s does not know the key %s of %s and wants none: requests go "
+                "unsigned (--no-sign; for other tools: eval \"$(forebay env)\")\n",
+                s->endpoint, s->key,
+                strcmp(s->keys_how, "AWS_ACCESS_KEY_ID") == 0 ? "AWS_ACCESS_KEY_ID"
+                                                              : "your AWS files");
+    s3_client_free(&s->s3);
+    s->s3 = other;
+    s->key = NULL;
+    return ERR_OK;
+}
+
 /* The target's own, or the same. */
 static enum err
 make_target(struct run *r)
@@ -95,6 +163,8 @@ run_fiber(void *arg)
     rc = s3_proxies_find(&(struct s3_proxy_options){0}, &r->s.proxies, &r->s.eb);
     if (rc == ERR_OK)
         rc = make_client(&r->s, &r->settings, &r->s.s3);
+    if (rc == ERR_OK)
+        rc = session_check_keys(r);
     if (rc == ERR_OK)
         rc = make_target(r);
     r->code = rc == ERR_OK ? r->fn(&r->s) : session_fail(&r->s, rc);
@@ -173,6 +243,8 @@ run_within(struct run *r)
     s->within = true;
     s->s3 = shared->s3;
     s->endpoint = shared->endpoint;
+    s->key = shared->key;
+    s->keys_how = shared->keys_how;
     rc = s3_proxies_find(&(struct s3_proxy_options){0}, &s->proxies, &s->eb);
     if (rc == ERR_OK)
         rc = make_target(r);
@@ -266,13 +338,9 @@ session_all_listed(struct session *s)
 enum exit_code
 session_fail(struct session *s, enum err rc)
 {
-    enum exit_code code;
-
     if (rc == ERR_NOT_MODIFIED && output_is_over())
         return EXIT_OK_; /* the reader has enough */
-    code = cli_fail(rc, &s->eb);
-    advice_print(rc, s);
-    return code;
+    return advice_fail(rc, &s->eb, NULL, s);
 }
 
 enum err

@@ -20,6 +20,7 @@
         {"no-verify-tls", 0, NULL, "do not verify the server's certificate (unsafe)",    \
          false},                                                                         \
         {"no-verify-ssl", 0, NULL, "the same, as AWS's tools call it", false},           \
+        {"no-sign", 0, NULL, "do not sign requests: use no keys", false},                \
         {"output", 'o', "table|json|jsonl|name", "form of what is printed", false},      \
         {"json", 0, NULL, "the same as -o json", false},                                 \
         {"units", 0, "iec|si|raw", "sizes for people: KiB, kB or bytes; iec", false},    \
@@ -45,7 +46,9 @@ struct session {
     struct s3_client *s3;
     struct proxies proxies; /* of the environment; lent to s3 and to */
     const char *endpoint;   /* borrowed */
-    struct s3_client *to;   /* where copies go: s3, unless --to-... name another */
+    const char *key,
+        *keys_how; /* borrowed: the access key id in use and where it was said; NULL: requests go unsigned */
+    struct s3_client *to; /* where copies go: s3, unless --to-... name another */
     const char *to_endpoint;
     enum output output;
     enum num_units units;

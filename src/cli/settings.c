@@ -406,7 +406,7 @@ settings_find(const struct args *a, const struct settings_flags *flags, bool own
     rc = find_profile(&f, eb);
     if (rc == ERR_OK) {
         find_server(&f);
-        if (!flags->second || f.chosen)
+        if ((!flags->second || f.chosen) && !args_has(a, "no-sign"))
             rc = find_keys(&f, eb);
     }
     if (rc == ERR_OK && flags->second && out->endpoint.value == NULL)

@@ -88,7 +88,8 @@ attempt(struct stream *t, struct s3_failure *f, bool *taker, struct errbuf *eb)
         *taker = rc != ERR_OK;
     }
     s3_end(&call);
-    return rc;
+    return rc == ERR_OK || *taker ? rc
+                                  : transfer_damage(t->s->s3, &t->get, t->at, rc, f, eb);
 }
 
 static enum err

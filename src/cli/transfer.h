@@ -67,3 +67,7 @@ enum err transfer_stream(struct session *s, struct span bucket, struct span key,
                          const struct stream_range *range, transfer_take *take, void *arg,
                          struct errbuf *eb) MUST_CHECK;
 transfer_take transfer_to_stdout;
+/* A GET failed when the object's bytes up to `at` had come. ERR_CORRUPT with a sentence, and no retry, when the server says that what
+ * it stores is damaged; a body that was cut is asked for again from there to find out. Else `rc`. May switch. */
+enum err transfer_damage(struct s3_client *s3, const struct s3_get *get, uint64_t at,
+                         enum err rc, struct s3_failure *f, struct errbuf *eb);

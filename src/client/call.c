@@ -190,6 +190,7 @@ static const struct {
     {"NoSuchBucket", ERR_NO_BUCKET},
     {"NoSuchUpload", ERR_NO_UPLOAD},
     {"AccessDenied", ERR_DENIED},
+    {"QuotaExceeded", ERR_QUOTA},
     {"BucketNotEmpty", ERR_NOT_EMPTY},
     {"BucketAlreadyExists", ERR_EXISTS},
     {"BucketAlreadyOwnedByYou", ERR_EXISTS},

@@ -28,6 +28,7 @@ flags_real_name(struct span name)
         const char *other, *name;
     } others[] = {{"endpoint", "endpoint-url"},
                   {"to-endpoint", "to-endpoint-url"},
+                  {"no-sign-request", "no-sign"},
                   {"dryrun", "dry-run"}};
 
     for (size_t i = 0; i < ARRAY_LEN(others); i++)

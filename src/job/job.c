@@ -29,7 +29,7 @@ job_kind_find(struct span name)
 }
 
 #define TO(state) (1u << JOB_##state)
-#define ENDS      (TO(DONE) | TO(FAILED) | TO(CANCELLED))
+#define ENDS      (TO(DONE) | TO(IN_PART) | TO(FAILED) | TO(CANCELLED))
 
 static const struct {
     const char *name;
@@ -39,6 +39,7 @@ static const struct {
     [JOB_RUNNING] = {"running", TO(IDLE) | TO(WAITING) | ENDS},
     [JOB_IDLE] = {"idle", TO(RUNNING) | ENDS},
     [JOB_DONE] = {"done", 0},
+    [JOB_IN_PART] = {"failed-in-part", TO(WAITING)},
     [JOB_FAILED] = {"failed", TO(WAITING)},
     [JOB_CANCELLED] = {"cancelled", TO(WAITING)},
 };
@@ -69,6 +70,7 @@ count_state(struct job *j, int by)
         atomic_fetch_add(&s->running, (unsigned)by);
         break;
     case JOB_DONE:
+    case JOB_IN_PART:
     case JOB_FAILED:
     case JOB_CANCELLED:
         s->ended_count += (unsigned)by;
@@ -89,6 +91,7 @@ job_check(const struct job *j)
     assert(j->error_count <= JOB_ERRORS_MAX);
     assert(j->list_pieces == 0 || j->kind->takes_list);
     assert(j->reason == NULL || j->state == JOB_FAILED);
+    assert(j->state != JOB_IN_PART || j->counts.failed > 0);
     assert(j->fiber == NULL || j->state != JOB_WAITING);
     assert(j->ended_ms == 0 || job_is_ended(j->state));
     assert((j->runner == 0) == (j->epoch == 0));
@@ -410,6 +413,20 @@ await_runner(struct job *j)
     j->watchers--;
 }
 
+/* What failed lies anywhere: the names are tried from the first one; what was done needs no work. */
+static void
+job_begin_again(struct job *j)
+{
+    assert(j->fiber == NULL);
+    assert(job_is_ended(j->state));
+    free(j->position);
+    j->position = NULL;
+    for (unsigned i = 0; i < j->error_count; i++)
+        free(j->errors[i]);
+    j->error_count = 0;
+    j->counts = (struct job_counts){.total = j->counts.total, .bytes = j->counts.bytes};
+}
+
 static void
 job_resume_call(void *arg)
 {
@@ -419,12 +436,17 @@ job_resume_call(void *arg)
     if (j == NULL)
         return;
     await_runner(j);
-    if ((j->state != JOB_FAILED && j->state != JOB_CANCELLED) || j->fiber != NULL) {
+    if ((j->state != JOB_IN_PART && j->state != JOB_FAILED &&
+         j->state != JOB_CANCELLED) ||
+        j->fiber != NULL) {
         c->rc = err_set(c->eb, ERR_BAD_REQUEST,
-                        "job %s is %s; only a failed or cancelled job can be resumed",
+                        "job %s is %s; only a job that failed, failed in part or was "
+                        "cancelled can be resumed",
                         j->id, job_state_name(j->state));
         return;
     }
+    if (j->state == JOB_IN_PART)
+        job_begin_again(j);
     j->cancelled = false;
     job_move(j, JOB_WAITING);
     j->runner = c->s->options.node;

@@ -3,11 +3,12 @@
  * table of kinds in job.c.
  *
  *     WAITING --> RUNNING <-> IDLE         idle: it has nothing to do at present, and frees its running place
- *        |           |-----------> DONE        all of it was tried; `failed` counts what did not work
+ *        |           |-----------> DONE        all of it was done
+ *        |           |-----------> IN_PART     all of it was tried; `failed` counts what did not work, `errors` says why
  *        |           |-----------> FAILED      it could not continue: `reason` says why
  *        '-----------'-----------> CANCELLED   on request
  *
- * FAILED and CANCELLED jobs may be resumed: they return to WAITING. A job belongs to one node, its *runner*, which took
+ * IN_PART, FAILED and CANCELLED jobs may be resumed: they return to WAITING, IN_PART ones at their beginning. A job belongs to one node, its *runner*, which took
  * it in an *epoch*; only the runner writes its record (fencing). When the runner stops or crashes before a job has
  * ended, its next start continues the job from the last stored position, at most SAVE_SECONDS of work earlier. So the
  * steps of every kind must be repeatable.
@@ -52,6 +53,7 @@ enum job_state {
     JOB_RUNNING,
     JOB_IDLE,
     JOB_DONE,
+    JOB_IN_PART,
     JOB_FAILED,
     JOB_CANCELLED,
     JOB_STATES_
@@ -77,7 +79,7 @@ enum err job_begin(struct job_service *s, const struct job_request *ask,
 /* Cancels a job; an ended one stays as it is. ERR_NOT_FOUND; ERR_BAD_REQUEST: its kind only reports on the disks
  * (disk_jobs.c). */
 enum err job_cancel(struct job_service *s, struct span id, struct errbuf *eb) MUST_CHECK;
-/* Continues a FAILED or CANCELLED job where it was. ERR_NOT_FOUND; ERR_BAD_REQUEST: it is in another state. */
+/* Continues a FAILED or CANCELLED job where it was; repeats an IN_PART one. ERR_NOT_FOUND; ERR_BAD_REQUEST: it is in another state. */
 enum err job_resume(struct job_service *s, struct span id, struct errbuf *eb) MUST_CHECK;
 /* Removes the record of an ended job. ERR_NOT_FOUND; ERR_BUSY: it has not ended. */
 enum err job_forget(struct job_service *s, struct span id, struct errbuf *eb) MUST_CHECK;

@@ -246,7 +246,8 @@ is_too_much(const struct work *w)
 }
 
 static void
-count_done(struct work *w, enum object_prefetched how, uint64_t bytes)
+count_done(struct work *w, const struct worker *at, enum object_prefetched how,
+           uint64_t bytes)
 {
     struct job_counts *c = &w->job->counts;
 
@@ -254,7 +255,13 @@ count_done(struct work *w, enum object_prefetched how, uint64_t bytes)
     w->row_failures = 0;
     c->bytes += bytes;
     if (how == PREFETCHED_NO_ROOM) {
-        c->failed++;
+        struct errbuf why = {{0}};
+
+        err_set(
+            &why, ERR_NO_SPACE,
+            "the cache has no room for it: cache.budget, or the bucket's cache budget, "
+            "is used up by objects that stay");
+        job_add_error(w->job, span_of(at->key), &why);
         if (++w->row_no_room >= NO_ROOM_MAX && w->rc == ERR_OK)
             stop_work(w, err_set(w->eb, ERR_NO_SPACE,
                                  "the cache takes no more: %llu objects are here (see "
@@ -324,7 +331,7 @@ prefetch_one(struct worker *at)
         return ERR_CANCELLED; /* still busy: the next start begins with this name */
     at->busy = false;
     if (rc == ERR_OK)
-        count_done(w, how, bytes);
+        count_done(w, at, how, bytes);
     else
         count_failure(w, at, rc, &eb);
     update_position(w);

@@ -29,7 +29,7 @@ job_add_error(struct job *j, struct span name, const struct errbuf *eb)
     if (j->error_count == JOB_ERRORS_MAX)
         return;
     snprintf(text, sizeof text, "%.*s: %.150s", (int)MIN(name.len, 160u), name.at,
-             eb->text);
+             eb->text[0] != '\0' ? eb->text : "it failed without a reason");
     j->errors[j->error_count++] = xstrdup(text);
 }
 
@@ -101,14 +101,22 @@ end_job(struct job *j, enum err rc, const struct errbuf *eb)
     if (rc != ERR_OK && !j->cancelled && j->s->stopping)
         return; /* still RUNNING: the next start continues it */
     assert(j->reason == NULL);
-    job_move(j, rc == ERR_OK ? JOB_DONE : j->cancelled ? JOB_CANCELLED : JOB_FAILED);
+    job_move(j, rc == ERR_OK && j->counts.failed > 0 ? JOB_IN_PART
+                : rc == ERR_OK                       ? JOB_DONE
+                : j->cancelled                       ? JOB_CANCELLED
+                                                     : JOB_FAILED);
     if (j->state == JOB_FAILED)
-        j->reason = xstrdup(j->fenced ? "another node has taken the job" : eb->text);
-    LOG(j->state == JOB_FAILED ? LOG_WARN : LOG_INFO, "job.ended",
-        job_state_name(j->state), L_TEXT("job", j->id), L_TEXT("kind", j->kind->name),
-        L_TEXT("what", j->what), L_U64("objects", j->counts.objects),
-        L_U64("failed", j->counts.failed), L_U64("bytes", j->counts.bytes),
-        L_TEXT("why", j->reason));
+        j->reason = xstrdup(j->fenced             ? "another node has taken the job"
+                            : eb->text[0] != '\0' ? eb->text
+                                                  : err_name(rc));
+    LOG(j->state == JOB_FAILED || j->state == JOB_IN_PART ? LOG_WARN : LOG_INFO,
+        "job.ended", job_state_name(j->state), L_TEXT("job", j->id),
+        L_TEXT("kind", j->kind->name), L_TEXT("what", j->what),
+        L_U64("objects", j->counts.objects), L_U64("failed", j->counts.failed),
+        L_U64("bytes", j->counts.bytes),
+        L_TEXT("why", j->reason != NULL    ? j->reason
+                      : j->error_count > 0 ? j->errors[0]
+                                           : ""));
 }
 
 static void

@@ -16,13 +16,13 @@ class Cli:
         self.cwd = tmp_path
         self.notes = tmp_path / "state/forebay"
 
-    def __call__(self, *args, status=0, input=None):
+    def __call__(self, *args, status=0, input=None, binary=False):
         done = subprocess.run([str(a) for a in (self.binary, *args)], env=self.env, cwd=self.cwd, input=input, capture_output=True, timeout=PATIENCE)
         self.stderr = done.stderr.decode(errors="replace")
         for word in forebay.BAD_WORDS:
             assert word not in self.stderr, self.stderr
         assert done.returncode in (status if isinstance(status, tuple) else (status,)), f"{args}: {done.returncode}\n{done.stdout[-2000:]}\n{self.stderr[-3000:]}"
-        return done.stdout.decode(errors="replace")
+        return done.stdout if binary else done.stdout.decode(errors="replace")
 
     def terminal(self, *args, columns=80):
         return Terminal([self.binary, *args], self.env, columns)

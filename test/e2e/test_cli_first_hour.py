@@ -1,6 +1,7 @@
 """What cost a new user data, time or trust: what removes says where, and what is not there is an error."""
 
 import json
+import random
 import subprocess
 import tarfile
 
@@ -260,3 +261,135 @@ def test_import_makes_no_bucket_that_nothing_accepts(start_forebay, tmp_path):
     here = Cli(start_forebay("new"), tmp_path)
     assert here("ls", "-o", "name").split() == ["s3://fine", "s3://my-photos"]
     assert here("cat", "s3://my-photos/b") == "My Photos/b" and here("cat", "s3://fine/d") == "x/d"
+
+
+# ---- jobs ----
+
+
+def test_a_job_that_failed_in_part_says_what_and_why(cli, remote, attached):
+    cli("prefetch", f"s3://{attached}/" + "{a,none,b}", status=1)
+    assert "none: " in cli.stderr and "--resume" in cli.stderr
+    told = next(j for j in json.loads(cli("jobs", "--all", "--json"))["jobs"] if attached in j["what"])
+    assert (told["state"], told["objects"], told["failed"]) == ("failed-in-part", 2, 1), told
+    assert len(told["errors"]) == 1 and told["errors"][0].startswith("none: ")
+    assert "failed in part: 2 of 3 objects" in cli("wait", told["id"], status=1)
+    remote.put("/far/none", b"now it is there")
+    cli("jobs", told["id"], "--resume", "--json")
+    assert f"{told['id']} done: 3 of 3 objects" in cli("wait", told["id"])
+    assert cli.stderr == ""
+
+
+def test_a_prefetch_past_a_budget_names_the_object_and_the_budget(start_forebay, remote, tmp_path):
+    process = start_forebay(settings={"cache.budget": "8MiB"})
+    here = Cli(process, tmp_path)
+    here("bucket", "attach", "s3://far", "--endpoint", remote.endpoint, "--anonymous")
+    remote.put("/far/larger", bytes(20 << 20))
+    here("prefetch", "s3://far/{a,larger}", status=1)
+    assert "larger: the cache has no room for it: cache.budget" in here.stderr
+    told = json.loads(here("jobs", "--all", "--json"))["jobs"][0]
+    assert told["state"] == "failed-in-part" and len(told["errors"]) == 1
+    assert "job.ended" in process.log() and "larger: the cache has no room" in process.log()
+
+
+# ---- keys ----
+
+REMOTE = {"AWS_ACCESS_KEY_ID": "AKIAREMOTE", "AWS_SECRET_ACCESS_KEY": "of-the-remote"}
+
+
+def test_keys_of_a_remote_in_the_environment(server, tmp_path, start_forebay):
+    """README's own flow: keys of the remote are exported, and the server on loopback needs none."""
+    remote_keys = Cli(server, tmp_path, env=REMOTE)
+    remote_keys("mb", "s3://keys-of-a-remote")
+    assert "does not know the key AKIAREMOTE of AWS_ACCESS_KEY_ID" in remote_keys.stderr and "forebay env" in remote_keys.stderr
+    assert "keys-of-a-remote" in remote_keys("ls", "--no-sign") and remote_keys.stderr == ""
+    assert "keys-of-a-remote" in remote_keys("ls", "-q") and remote_keys.stderr == ""
+    # keys that were chosen for Forebay are never left away
+    chosen = Cli(server, tmp_path, env={"FOREBAY_ACCESS_KEY_ID": "AKIAREMOTE", "FOREBAY_SECRET_ACCESS_KEY": "x"})
+    chosen("ls", status=4)
+    for word in ("AKIAREMOTE", "FOREBAY_ACCESS_KEY_ID", "--no-sign", "forebay env"):
+        assert word in chosen.stderr, chosen.stderr
+    right = Cli(server, tmp_path, env=dict(zip(REMOTE, server.keys())))
+    assert "keys-of-a-remote" in right("ls") and right.stderr == ""
+    # nor is a server that wants keys asked without
+    guarded = start_forebay("guarded", args=("--auth",))
+    wants = Cli(guarded, tmp_path, env=REMOTE)
+    wants("ls", status=4)
+    assert "AKIAREMOTE" in wants.stderr and "AWS_ACCESS_KEY_ID" in wants.stderr and "note:" not in wants.stderr
+    without = Cli(guarded, tmp_path)
+    without("ls", status=4)
+    assert "no keys" in without.stderr
+    assert without("env", status=4) == "" and "wants keys" in without.stderr and "--credentials" in without.stderr
+    nobody = Cli(server, tmp_path, endpoint="http://127.0.0.1:1")
+    assert nobody("env", status=5) == "" and "no server answers at http://127.0.0.1:1" in nobody.stderr
+    assert "AWS_ENDPOINT_URL" in nobody("env", "--no-sign")  # without keys no server is needed
+
+
+# ---- errors ----
+
+
+def test_hints_fit_the_failure(cli, tree, attached, remote, tmp_path, server):
+    (tmp_path / "f").write_bytes(b"x" * 1000)
+    cli("cp", "-r", f"{tree}/d", f"{tree}/d", "--to-endpoint-url", "http://127.0.0.1:1", status=5)
+    assert "running at http://127.0.0.1:1" in cli.stderr and "--to-endpoint-url" in cli.stderr
+    cli("bucket", "set", tree, "--quota-bytes", "10")
+    cli("cp", tmp_path / "f", f"{tree}/f", status=4)
+    assert "QuotaExceeded" in cli.stderr and "E1102" in cli.stderr and "keys" not in cli.stderr
+    cli("user", "rm", "nobody", status=3)
+    assert "forebay user ls" in cli.stderr and "forebay ls" not in cli.stderr
+    cli("wait", "abcdefghijkl", status=3)
+    assert "forebay jobs --all" in cli.stderr
+    remote.server.shutdown()
+    remote.server.server_close()
+    cli("cat", f"s3://{attached}/a", status=5)
+    assert "remote of the bucket does not respond" in cli.stderr and "--parallel" not in cli.stderr
+
+
+def test_a_certificate_of_ones_own(start_forebay, tmp_path):
+    run("tls", "selfsign", "-n", "127.0.0.1", "--cert", tmp_path / "c.crt", "--key", tmp_path / "c.key")
+    process = start_forebay("tls", tls=(tmp_path / "c.crt", tmp_path / "c.key"))
+    here = Cli(process, tmp_path)
+    here("ls", status=4)
+    assert "certificate" in here.stderr and "--ca-bundle" in here.stderr and "keys" not in here.stderr
+    here("ls", "--ca-bundle", tmp_path / "c.crt")
+
+
+def test_errors_are_json_where_json_was_asked_for(cli, tree, tmp_path):
+    def error(*args, status):
+        cli(*args, status=status)
+        told = [json.loads(line)["error"] for line in cli.stderr.splitlines()]
+        assert len(told) == 1 and told[0]["exit"] == status, told
+        return told[0]
+
+    told = error("cat", f"{tree}/none", "-o", "json", status=3)
+    assert told["code"] == "E1003" and "NoSuchKey" in told["message"] and "forebay ls" in told["hint"]
+    assert error("cp", f"{tree}/none", tmp_path, "--json", status=3)["name"] == f"{tree}/none"
+    assert error("ls", "--nonsense", "-o", "jsonl", status=2)["code"] == "E1001"
+    assert error("rm", "-r", f"{tree}/d", "--json", status=2)["message"].endswith("say --yes")
+    told = error("ls", "--json", "--endpoint-url", "http://127.0.0.1:1", status=5)
+    assert told["code"] == "E1302" and "http://127.0.0.1:1" in told["hint"]
+
+
+def test_a_damaged_object_is_named_as_what_it_is(start_forebay, tmp_path):
+    process = start_forebay("rotten")
+    here = Cli(process, tmp_path)
+    here("mb", "s3://rotten")
+    bodies = {name: random.Random(size).randbytes(size) for name, size in (("mid", 6_000_000), ("large", 40_000_000))}
+    for name, body in bodies.items():
+        (tmp_path / name).write_bytes(body)
+        here("cp", "-q", tmp_path / name, f"s3://rotten/{name}")
+    process.end()
+    for body in bodies.values():
+        for path in (tmp_path / "rotten/native").iterdir():
+            at = path.read_bytes().find(body[3_000_000:3_000_064])
+            if at >= 0:
+                with open(path, "r+b") as file:
+                    file.seek(at)
+                    file.write(b"\xff" if body[3_000_000] != 0xFF else b"\0")
+    process = start_forebay("rotten")
+    here = Cli(process, tmp_path)
+    for name in bodies:
+        for words in (("cat", f"s3://rotten/{name}"), ("cp", f"s3://rotten/{name}", tmp_path / "back"), ("cat", "--range", "3000000-3000010", f"s3://rotten/{name}")):
+            here(*words, status=6, binary=True)
+            assert f"s3://rotten/{name} is damaged at the server" in here.stderr and "disk check" in here.stderr, here.stderr
+            assert "repeat the command" not in here.stderr.lower()
+        assert not (tmp_path / "back").exists()

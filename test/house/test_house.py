@@ -243,3 +243,13 @@ def test_what_pages_get_wrong_is_seen(tmp_path):
     assert wrong_in_page("`here()` of `hall/a.c`, `src/hall/a.c`; `a.c` and `gone(x)` say nothing", tmp_path, code_of(tmp_path)) == []
     assert wrong_in_page("`gone()` of `hall/b.c`", tmp_path, code_of(tmp_path)) == ["no function gone", "no file hall/b.c"]
     assert wrong_in_readme("`c.c`, `struct crate`, `gone()`", room) == ["no file c.c", "no type struct crate", "no function gone"]
+
+
+def test_a_null_for_a_text_is_a_build_error(tmp_path):
+    """What printf would print as "(null)"; the compiler must see it in our own functions with formats too."""
+    sources = {"literal": 'err_set(eb, ERR_IO, "no %s", (const char *)NULL)', "flows": 'const char *t = NULL; err_prefix(eb, "%s", t)', "fine": 'err_set(eb, ERR_IO, "a %s", "b")'}
+    for name, call in sources.items():
+        (tmp_path / f"{name}.c").write_text(f'#include <stddef.h>\n#include "base/err.h"\nvoid f(struct errbuf *eb);\nvoid f(struct errbuf *eb) {{ {call}; }}\n')
+        run = subprocess.run(["gcc", "-std=c17", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{ROOT}/src", "-c", tmp_path / f"{name}.c", "-o", tmp_path / "o"], capture_output=True, text=True)
+        assert (run.returncode == 0) == (name == "fine"), run.stderr
+        assert name == "fine" or "null" in run.stderr, run.stderr

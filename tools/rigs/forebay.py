@@ -8,8 +8,8 @@ import time
 
 from .process import PATIENCE, ROOT, Patience, Process, free_ports, http_get
 
-# Words of the sanitizers and of assert(); a log that holds one is a failure whatever the client saw.
-BAD_WORDS = ("ERROR: AddressSanitizer", "ERROR: LeakSanitizer", "runtime error:", "WARNING: ThreadSanitizer", "Assertion `")
+# Words of the sanitizers, of assert(), and of a NULL for "%s"; a log that holds one is a failure whatever the client saw.
+BAD_WORDS = ("ERROR: AddressSanitizer", "ERROR: LeakSanitizer", "runtime error:", "WARNING: ThreadSanitizer", "Assertion `", "(null)")
 # A segment is reserved whole: many servers side by side want small ones. And tests that count what a remote is asked for number
 # their keys: what is fetched ahead they ask for themselves. A machine that stutters has no slow disk.
 USUAL = {"disk.segment_bytes": "64MiB", "index.map_size": "1GiB", "cache.readahead": "0", "disk.slow": "1m"}

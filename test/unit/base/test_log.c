@@ -61,7 +61,7 @@ test_json(void)
     CHECK_STR(last,
               "{\"time\":\"" WHEN
               "\",\"level\":\"warn\",\"event\":\"disk.slow\",\"msg\":\"say \\\"hi\\\"\","
-              "\"objects\":12,\"nan\":null,\"null\":\"(null)\"}\n");
+              "\"objects\":12,\"nan\":null}\n");
 }
 
 static void
