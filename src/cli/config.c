@@ -22,6 +22,7 @@ static const struct flag flags[] = {
     {"ca-bundle", 0, "FILE", "the same", false},
     {"no-verify-tls", 0, NULL, "the same", false},
     {"no-verify-ssl", 0, NULL, "the same", false},
+    {"no-sign", 0, NULL, "the same", false},
     {NULL, 0, NULL, NULL, false},
 };
 static const char *const examples[] = {
