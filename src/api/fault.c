@@ -86,7 +86,7 @@ fault_from(struct request *q, enum err code, const struct errbuf *eb)
     if (!is_for_client(code))
         LOG(LOG_ERROR, "api.failed", eb->text, L_TEXT("id", q->http->id),
             L_TEXT("code", err_name(code)), L_SPAN("path", q->http->head->path));
-    /* A client that is told to try again does so for ever. */
+    /* Without these words a client would try again for ever. */
     if (code == ERR_CORRUPT && q->name.key.len > 0) {
         fault_set(&q->fault, s3,
                   "The stored object is damaged: its bytes do not match their checksums, "

@@ -1,5 +1,10 @@
 #include "cli/admin.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "wire/json_get.h"
+
 enum err
 admin_call(struct session *s, const struct s3_request *r, struct arena *a,
            struct span *answer)
@@ -28,4 +33,32 @@ admin_list(struct session *s, struct span answer, const char *name, json_t **doc
     *doc = NULL;
     return err_set(&s->eb, ERR_BACKEND, "the server's response is not a list of %s",
                    name);
+}
+
+bool
+admin_print(const struct session *s, struct span answer, const char *list,
+            const char *before, const char *name)
+{
+    json_t *doc, *one;
+    size_t i;
+
+    if (s->output == OUTPUT_TABLE)
+        return false;
+    if (s->output == OUTPUT_JSON) {
+        printf("%.*s\n", SPAN_ARG(answer));
+        return true;
+    }
+    doc = json_loadb(answer.at, answer.len, 0, NULL);
+    json_array_foreach(json_object_get(doc, list), i, one)
+    {
+        char *line = s->output == OUTPUT_JSONL ? json_dumps(one, JSON_COMPACT) : NULL;
+
+        if (line != NULL)
+            puts(line);
+        else
+            printf("%s%s\n", before, json_get_text(one, name, ""));
+        free(line);
+    }
+    json_decref(doc);
+    return true;
 }

@@ -9,5 +9,9 @@ enum err admin_call(struct session *s, const struct s3_request *r, struct arena 
                     struct span *answer) MUST_CHECK;
 /* Parses a JSON answer that must have a list of this name. The caller releases *doc with json_decref(); without such a list
  * *doc is NULL and the error is reported. */
+/* Prints a list for programs: -o json as it came, -o jsonl a line for each, -o name `before` and the member `name` of each. False: it is
+ * for people. */
+bool admin_print(const struct session *s, struct span answer, const char *list,
+                 const char *before, const char *name);
 enum err admin_list(struct session *s, struct span answer, const char *name,
                     json_t **doc) MUST_CHECK;

@@ -59,7 +59,9 @@ make_all(struct session *s)
                      : s3_bucket_make(s->s3, p.bucket, &f, &s->eb);
         if (rc != ERR_OK)
             return session_fail(s, rc);
-        if (!s->quiet && !s->json)
+        if (s->output == OUTPUT_NAME)
+            printf("s3://%.*s\n", SPAN_ARG(p.bucket));
+        else if (!s->quiet && !s->json)
             printf("%s s3://%.*s\n", dry ? "would make" : "made", SPAN_ARG(p.bucket));
     }
     return EXIT_OK_;
@@ -152,7 +154,7 @@ empty_bucket(struct session *s, struct span bucket, const char *where)
                     num_size_text(x.bytes, size), where);
         x.remover.attached.asked = true;
         x.remover.dry = args_has(s->args, "dry-run");
-        x.remover.tell = x.remover.dry && !s->quiet && !s->json;
+        x.remover.tell = x.remover.dry && !s->quiet && s->output != OUTPUT_JSON;
         if (!x.remover.dry)
             rc = select_agreed(s, &s->eb, "delete %llu objects%s, and %s s3://%.*s",
                                (unsigned long long)x.count, where,
@@ -251,7 +253,9 @@ remove_bucket(struct session *s)
                 SPAN_ARG(p.bucket));
     if (rc != ERR_OK)
         return session_fail(s, rc);
-    if (!s->quiet && !s->json && where[0] != '\0')
+    if (s->output == OUTPUT_NAME)
+        printf("s3://%.*s\n", SPAN_ARG(p.bucket));
+    else if (!s->quiet && !s->json && where[0] != '\0')
         printf("detached s3://%.*s; its bucket%s, stays, empty\n", SPAN_ARG(p.bucket),
                where);
     else if (!s->quiet && !s->json)

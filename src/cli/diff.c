@@ -10,13 +10,18 @@
 static const struct flag flags[] = {
     {"checksum", 'c', NULL, "compare ETags, ignore times", false},
     {"size-only", 0, NULL, "compare sizes alone", false},
+    {"no-follow", 0, NULL, "skip symbolic links of a local place", false},
+    {"to-endpoint-url", 0, "URL", "another server for RIGHT", false},
+    {"to-profile", 0, "NAME", "its profile, of config.toml or the AWS files", false},
+    {"to-region", 0, "NAME", "region to sign for there; us-east-1", false},
     SELECT_FLAGS,
     SESSION_FLAGS,
     {NULL, 0, NULL, NULL, false},
 };
 static const char *const examples[] = {
     "forebay diff ./images s3://train/images",
-    "forebay diff s3://train s3://backup/train -o jsonl", NULL};
+    "forebay diff s3://train s3://backup/train -o jsonl",
+    "forebay diff s3://train s3://train --to-endpoint-url https://other:9000", NULL};
 static const struct verb verb = {
     .name = "diff",
     .summary = "list the differences between two places",
@@ -30,7 +35,7 @@ static const struct verb verb = {
 
 struct differing {
     struct session *s;
-    uint64_t count, same;
+    uint64_t count, same, failed;
     struct buf text;
     struct json json;
 };
@@ -71,6 +76,21 @@ diff_tell(struct differing *d, char mark, const struct pair *p)
     arena_free(&a);
 }
 
+/* What sync would leave out, or could not read, is no difference that it would mend. */
+static bool
+diff_skips(struct differing *d, const struct found *e)
+{
+    if (e == NULL || e->problem == NULL)
+        return false;
+    if (!e->odd)
+        d->failed++;
+    if (!e->odd)
+        cli_say(e->path, e->problem);
+    else if (!d->s->quiet)
+        fprintf(stderr, "forebay: left out: %s: %s\n", e->path, e->problem);
+    return true;
+}
+
 static enum err
 diff_compare_pair(struct differing *d, struct pairs *pairs, const struct pair *p,
                   enum pairs_by by)
@@ -82,6 +102,8 @@ diff_compare_pair(struct differing *d, struct pairs *pairs, const struct pair *p
     bool equal = false;
     enum err rc = ERR_OK;
 
+    if (diff_skips(d, l) || diff_skips(d, r))
+        return ERR_OK;
     if (l == NULL || r == NULL) {
         diff_tell(d, l != NULL ? '<' : '>', p);
         return output_check(&d->s->eb);
@@ -95,6 +117,22 @@ diff_compare_pair(struct differing *d, struct pairs *pairs, const struct pair *p
     else
         d->same++;
     return rc == ERR_OK ? output_check(&d->s->eb) : rc;
+}
+
+static enum err
+diff_check_remote(struct session *s)
+{
+    enum err rc = ERR_OK;
+    struct place p;
+
+    for (size_t i = 0; rc == ERR_OK && i < 2; i++) {
+        rc = place_parse(s->args->at[i], &p, &s->eb);
+        if (rc == ERR_OK && !p.remote)
+            rc = err_set(&s->eb, ERR_BAD_REQUEST,
+                         "--to-endpoint-url and --to-profile are for two buckets; "
+                         "--endpoint-url names the server of one");
+    }
+    return rc;
 }
 
 static enum exit_code
@@ -115,6 +153,9 @@ diff_act(struct session *s)
         json_begin(&d.json, &d.text);
         json_open_array(&d.json, NULL);
     }
+    sel.walk.no_follow = args_has(a, "no-follow");
+    if (rc == ERR_OK && s->to != s->s3)
+        rc = diff_check_remote(s);
     if (rc == ERR_OK)
         rc = pairs_open(&sel, a->at[0], a->at[1], &pairs, &s->eb);
     if (rc == ERR_OK && !pairs_place(pairs, false)->remote &&
@@ -141,7 +182,7 @@ diff_act(struct session *s)
     if (!s->quiet)
         fprintf(stderr, "%" PRIu64 " differ, %" PRIu64 " are the same\n", d.count,
                 d.same);
-    return d.count > 0 || s->stale ? EXIT_DIFFERS : EXIT_OK_;
+    return d.count > 0 || d.failed > 0 || s->stale ? EXIT_DIFFERS : EXIT_OK_;
 }
 
 static enum exit_code

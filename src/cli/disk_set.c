@@ -154,9 +154,7 @@ disk_set_change(struct session *s, const char *path, struct buf *body, bool may_
 
     if (rc == ERR_OK && may_wait && wants_to_wait(s->args))
         rc = wait_converged(s, a, &doc, &answer);
-    if (rc == ERR_OK && s->json)
-        printf("%.*s\n", SPAN_ARG(answer));
-    else if (rc == ERR_OK && !s->quiet)
+    if (rc == ERR_OK && !admin_print(s, answer, "disks", "", "id") && !s->quiet)
         disk_set_print_table(doc);
     json_decref(doc);
     arena_free(&a);
@@ -183,9 +181,7 @@ disk_set_list(struct session *s)
     json_t *doc = NULL;
     enum err rc = disk_set_ask(s, a, &r, &doc, &answer);
 
-    if (rc == ERR_OK && s->json)
-        printf("%.*s\n", SPAN_ARG(answer));
-    else if (rc == ERR_OK)
+    if (rc == ERR_OK && !admin_print(s, answer, "disks", "", "id"))
         disk_set_print_table(doc);
     json_decref(doc);
     arena_free(&a);

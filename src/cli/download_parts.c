@@ -341,6 +341,14 @@ download_parts_begin(struct ranges *r)
     rc = files_part_open(&t, r->resumed, &r->part, r->eb);
     if (rc != ERR_OK)
         return rc;
+    if (r->part.own) { /* nothing here to go on with, now or later */
+        r->note = (struct note){.size = r->note.size, .part_bytes = r->note.part_bytes};
+        memcpy(r->note.id, r->info->etag.at,
+               MIN(r->info->etag.len, sizeof r->note.id - 1));
+        r->resumed = false;
+        free(r->note_path);
+        r->note_path = NULL;
+    }
     for (uint32_t i = 0; r->resumed && i < r->count; i++) {
         /* A block that the hidden file does not even reach is not there. */
         if (download_parts_has(r, i) &&

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -328,12 +329,19 @@ folder_of(const struct files_target *t, int *dir, const char **name, struct errb
     return rc == ERR_OK ? files_open_folder(t, dir, name, eb) : rc;
 }
 
-/* Hidden, told apart from others by a hash, and never longer than a name may be. */
+/* Hidden, told apart from others by a hash, and never longer than a name may be. `own`: no other process, and no other transfer of
+ * this one, has the same. */
 static char *
-hidden_name(const char *name)
+hidden_name(const char *name, bool own)
 {
-    return xasprintf(".%.180s.%08x.forebay-part", name,
-                     hash_crc32c(0, name, strlen(name)));
+    static _Atomic unsigned count;
+    char more[40] = "";
+
+    if (own)
+        snprintf(more, sizeof more, "-%x-%x", (unsigned)getpid(),
+                 atomic_fetch_add(&count, 1u));
+    return xasprintf(".%.160s.%08x%s.forebay-part", name,
+                     hash_crc32c(0, name, strlen(name)), more);
 }
 
 static enum err
@@ -387,7 +395,7 @@ store_work(struct job *j, struct errbuf *eb)
 
     if (rc != ERR_OK)
         return rc;
-    hidden = hidden_name(name);
+    hidden = hidden_name(name, true);
     fd = openat(dir, hidden, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (fd < 0)
         rc = of_errno(eb, path);
@@ -419,6 +427,36 @@ files_store(const struct files_target *t, const void *bytes, size_t len, int64_t
     return on_worker(&j, eb);
 }
 
+/* Opens the hidden file and locks it. False with fd -1: another process has it; with errno otherwise. What was locked must still have
+ * the name: who had it before may have finished with it. */
+static bool
+part_open_locked(struct files_part *p)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    struct stat st, now;
+    int error;
+
+    for (int tries = 0; tries < 10; tries++) {
+        p->file.fd =
+            openat(p->dir, p->hidden, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+        if (p->file.fd < 0)
+            return false;
+        errno = EAGAIN;
+        if (fcntl(p->file.fd, F_OFD_SETLK, &lock) == 0 && fstat(p->file.fd, &st) == 0 &&
+            fstatat(p->dir, p->hidden, &now, AT_SYMLINK_NOFOLLOW) == 0 &&
+            now.st_ino == st.st_ino)
+            return true;
+        error = errno;
+        close(p->file.fd);
+        p->file.fd = -1;
+        errno = error;
+        if ((error == EAGAIN || error == EACCES) && tries > 0)
+            return false;
+    }
+    errno = EAGAIN;
+    return false;
+}
+
 static enum err
 part_open_work(struct job *j, struct errbuf *eb)
 {
@@ -430,11 +468,17 @@ part_open_work(struct job *j, struct errbuf *eb)
     if (rc != ERR_OK)
         return rc;
     p->name = xstrdup(name);
-    p->hidden = hidden_name(name);
-    p->file.fd =
-        openat(p->dir, p->hidden,
-               O_RDWR | O_CREAT | (j->keep ? 0 : O_TRUNC) | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (p->file.fd < 0 || fstat(p->file.fd, &st) != 0)
+    p->hidden = hidden_name(name, false);
+    if (!part_open_locked(p) && (errno == EAGAIN || errno == EACCES)) {
+        /* Another process brings the same file: a file of our own, which no later command goes on with. */
+        p->own = true;
+        free(p->hidden);
+        p->hidden = hidden_name(name, true);
+        p->file.fd = openat(p->dir, p->hidden,
+                            O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+    }
+    if (p->file.fd < 0 || (!j->keep && ftruncate(p->file.fd, 0) != 0) ||
+        fstat(p->file.fd, &st) != 0)
         return of_errno(eb, j->target->path);
     p->file.size = (uint64_t)st.st_size;
     return ERR_OK;

@@ -48,6 +48,8 @@ struct files_part {
     struct files_file file; /* readable too */
     int dir;
     char *name, *hidden; /* owned */
+    bool
+        own; /* not the one that a later command would go on with: another process has that */
 };
 /* What an earlier run left is kept when `keep`, else emptied. */
 enum err files_part_open(const struct files_target *t, bool keep, struct files_part *out,

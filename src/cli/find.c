@@ -239,6 +239,8 @@ find_put_sum(struct counting *c, const char *name, uint64_t count, uint64_t byte
         if (c->s->output == OUTPUT_JSONL)
             putchar('\n');
         buf_clear(&c->text);
+    } else if (c->s->output == OUTPUT_NAME) {
+        puts(name);
     } else {
         struct arena *a = arena_new(KIB(4), MIB(1));
         struct span shown = name_shown(span_of(name), a);

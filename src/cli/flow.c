@@ -308,7 +308,9 @@ tell_end(const struct flow *f)
                 f->did, f->done, f->found, f->found_all ? "" : " found so far",
                 num_size_text(f->progress.bytes, bytes),
                 f->again != NULL ? f->again : "repeat the command to start again");
-    else if (!f->s->quiet && !f->s->within && MAX(f->found, f->failed) + f->unchanged > 1)
+    else if (!f->s->within &&
+             (f->failed > TOLD_MAX ||
+              (!f->s->quiet && MAX(f->found, f->failed) + f->unchanged > 1)))
         tell_sum(f, seconds);
     if (f->failed > 0 && !rt_cancelled() && !cli_errors_are_json())
         advice_print(f->rc, f->first.text, f->s);

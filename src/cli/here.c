@@ -15,12 +15,13 @@
 
 struct here {
     struct session *s;
-    char *bucket;         /* owned; of the page */
-    json_t *page;         /* owned; NULL: none yet */
-    size_t at;            /* of its keys */
-    struct buf prefix;    /* of the page */
-    struct buf key, last; /* of the page: the one at hand, decoded; the last one */
-    struct buf asked;     /* the key that was asked for last */
+    char *bucket;              /* owned; of the page */
+    json_t *page;              /* owned; NULL: none yet */
+    size_t at;                 /* of its keys */
+    struct buf prefix;         /* of the page */
+    struct buf key, last;      /* of the page: the one at hand, decoded; the last one */
+    struct buf asked;          /* the key that was asked for last */
+    struct here_chunks chunks; /* of it */
 };
 
 static enum err
@@ -170,6 +171,7 @@ here_state(struct here *h, const struct place *p, struct span key, const char **
     enum err rc = ERR_OK;
 
     *out = "-";
+    h->chunks = (struct here_chunks){0};
     if (!here_covers(h, p, prefix, key))
         rc = here_load(h, p, prefix, key, eb);
     here_keep(&h->asked, key);
@@ -180,11 +182,22 @@ here_state(struct here *h, const struct place *p, struct span key, const char **
         if (rc != ERR_OK)
             break;
         way = span_cmp(buf_span(&h->key), key);
-        if (way == 0)
+        if (way == 0) {
             *out = json_get_text(entry(h, h->at), "state", "-");
+            h->chunks = (struct here_chunks){
+                .count = json_get_u64(entry(h, h->at), "chunks"),
+                .here = json_get_u64(entry(h, h->at), "chunks_here"),
+                .bytes = json_get_u64(entry(h, h->at), "present_bytes")};
+        }
         if (way >= 0)
             break;
         h->at++;
     }
     return rc;
+}
+
+struct here_chunks
+here_chunks(const struct here *h)
+{
+    return h->chunks;
 }

@@ -16,3 +16,8 @@ void here_free(struct here **hp); /* NULL is fine */
  * Borrowed until the next call. */
 enum err here_state(struct here *h, const struct place *p, struct span key,
                     const char **out, struct errbuf *eb) MUST_CHECK;
+/* Of the key that here_state() was called for last: a large object is kept in chunks, and some may be missing. count 0: in one piece. */
+struct here_chunks {
+    uint64_t count, here, bytes;
+};
+struct here_chunks here_chunks(const struct here *h);

@@ -53,6 +53,9 @@ job_plan_on_entry(void *arg, const struct s3xml_list_entry *e)
     const char *state = "-";
     enum err rc = here_state(w->here, w->p, e->key, &state, &w->s->eb);
 
+    if (rc == ERR_OK && !w->evict &&
+        here_chunks(w->here).here < here_chunks(w->here).count)
+        state = "-"; /* the rest is fetched */
     if (rc == ERR_OK)
         job_plan_take(w, e->key, e->size, state);
     return rc;

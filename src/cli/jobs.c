@@ -160,8 +160,13 @@ put_end(const struct session *s, const json_t *job)
     char time[32];
     size_t i;
 
+    if (s->output == OUTPUT_NAME) {
+        puts(json_get_text(job, "id", ""));
+        return;
+    }
     if (s->json) {
-        char *all = json_dumps(job, JSON_INDENT(2));
+        char *all =
+            json_dumps(job, s->output == OUTPUT_JSONL ? JSON_COMPACT : JSON_INDENT(2));
 
         printf("%s\n", all);
         free(all);
@@ -265,11 +270,9 @@ jobs_list(struct session *s)
     rc = admin_call(s, &r, a, &answer);
     if (rc == ERR_OK)
         rc = admin_list(s, answer, "jobs", &doc);
-    if (rc == ERR_OK && s->json)
-        printf("%.*s\n", SPAN_ARG(answer));
-    else if (rc == ERR_OK)
+    if (rc == ERR_OK && !admin_print(s, answer, "jobs", "", "id"))
         json_array_foreach(json_object_get(doc, "jobs"), i, job) print_row(job);
-    if (rc == ERR_OK && !s->json && !s->quiet &&
+    if (rc == ERR_OK && s->output == OUTPUT_TABLE && !s->quiet &&
         json_array_size(json_object_get(doc, "jobs")) == 0)
         fprintf(stderr, "no job is running; --all shows finished jobs too\n");
     json_decref(doc);

@@ -39,19 +39,19 @@ static const struct verb verb = {
     .flags = flags,
     .more =
         "s3://B/PREFIX lists what begins so, up to the next slash; -o name gives whole "
-        "names, one a line.\n-c tells of each object: cached (a copy is here), pinned "
-        "(and "
-        "stays), in-doubt (the outcome of a write at the remote is not known), - (not "
-        "here); "
-        "native: it is only here."};
+        "names, one a line.\n-c tells of each object: cached (a copy is here; cached "
+        "10/48: of a large one so many chunks), pinned\n(and stays), in-doubt (the "
+        "outcome "
+        "of a write at the remote is not known), - (not here); native: it is only here."};
 
 struct listing {
     struct session *s;
     struct select select;
     uint64_t count, bytes;
     uint64_t here_count, here_bytes;
-    struct here *here; /* owned; NULL: not asked for */
-    const char *state; /* of the entry at hand */
+    struct here *here;         /* owned; NULL: not asked for */
+    const char *state;         /* of the entry at hand */
+    struct here_chunks chunks; /* of it */
     bool human, all, tree;
     char *last; /* owned; of a tree: the name before */
     struct arena *a;
@@ -93,6 +93,10 @@ entry_json(struct listing *l, const struct found *e)
         json_text(&l->json, "modified", date);
         if (l->here != NULL)
             json_text(&l->json, "cached", l->state);
+        if (l->here != NULL && l->chunks.count > 0) {
+            json_u64(&l->json, "chunks", l->chunks.count);
+            json_u64(&l->json, "chunks_here", l->chunks.here);
+        }
     }
     end_json(l);
 }
@@ -110,9 +114,21 @@ put_size(const struct listing *l, uint64_t bytes)
         printf(" %12" PRIu64, bytes);
 }
 
+/* "cached", or "cached 10/48": of a large object only some chunks may be here. */
+static const char *
+state_text(const struct listing *l, char out[64])
+{
+    if (l->chunks.count == 0 || l->chunks.here == l->chunks.count)
+        return l->state;
+    snprintf(out, 64, "%s %" PRIu64 "/%" PRIu64, l->state, l->chunks.here,
+             l->chunks.count);
+    return out;
+}
+
 static void
 entry_line(struct listing *l, const struct found *e)
 {
+    char state[64];
     struct span name = name_shown(span_of(e->path), l->a);
     char date[NUM_DATE_TEXT];
 
@@ -121,7 +137,7 @@ entry_line(struct listing *l, const struct found *e)
         if (l->all)
             printf(" %-34s", "");
         if (l->here != NULL)
-            printf(" %-6s", "");
+            printf(" %-12s", "");
     } else {
         date_iso(e->mtime_ms, date);
         printf("%24s", date);
@@ -129,7 +145,7 @@ entry_line(struct listing *l, const struct found *e)
         if (l->all)
             printf(" %-34.*s", SPAN_ARG(e->etag));
         if (l->here != NULL)
-            printf(" %-6s", l->state);
+            printf(" %-12s", state_text(l, state));
     }
     if (e->is_prefix)
         printf(" %s%.*s%s\n", cli_paint(stdout, PAINT_PLACE), SPAN_ARG(name),
@@ -182,8 +198,9 @@ ls_on_found(void *arg, const struct place *p, const struct found *e, struct errb
 
         if (rc != ERR_OK)
             return rc;
-        l->here_count += is_here;
-        l->here_bytes += is_here ? e->size : 0;
+        l->chunks = here_chunks(l->here);
+        l->here_count += is_here && l->chunks.here == l->chunks.count;
+        l->here_bytes += !is_here ? 0 : l->chunks.count > 0 ? l->chunks.bytes : e->size;
     }
     l->count += !e->is_prefix;
     l->bytes += e->size;

@@ -77,7 +77,7 @@ overview(FILE *out)
     buf_fini(&text);
 }
 
-/* Before the flags are read: an error in them is told as JSON, too. */
+/* Before the flags are read: an error in them is JSON, too. */
 static bool
 wants_json(int argc, char *const *argv)
 {

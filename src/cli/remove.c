@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "cli/names.h"
+#include "wire/json.h"
 
 /* Keys of one bucket that go in one request. */
 struct batch {
@@ -148,6 +149,24 @@ one_by_one(struct removing *d, struct errbuf *eb)
 }
 
 static void
+remove_tell_json(const struct remover *r, struct span bucket, struct span key)
+{
+    char *from = xasprintf("s3://%.*s/%.*s", SPAN_ARG(bucket), SPAN_ARG(key));
+    struct buf text;
+    struct json j;
+
+    buf_init(&text, KIB(64));
+    json_begin(&j, &text);
+    json_open_object(&j, NULL);
+    json_text(&j, "did", r->dry ? "would delete" : "deleted");
+    json_text(&j, "from", from);
+    json_end(&j);
+    printf("%.*s\n", SPAN_ARG(buf_span(&text)));
+    buf_fini(&text);
+    free(from);
+}
+
+static void
 remove_tell(struct remover *r, const struct batch *b)
 {
     struct arena *a = arena_new(KIB(4), MIB(1));
@@ -157,6 +176,14 @@ remove_tell(struct remover *r, const struct batch *b)
         (void)attached_text(&r->attached, client_of(r), b->bucket, where);
     progress_clear(&r->f->progress);
     for (uint32_t i = 0; i < b->count; i++) {
+        if (r->f->s->output == OUTPUT_JSONL) {
+            remove_tell_json(r, b->bucket, b->keys[i]);
+            continue;
+        }
+        if (r->f->s->output == OUTPUT_NAME) {
+            printf("s3://%.*s/%.*s\n", SPAN_ARG(b->bucket), SPAN_ARG(b->keys[i]));
+            continue;
+        }
         printf("%s s3://%.*s/%.*s%s\n", r->dry ? "would delete" : "deleted",
                SPAN_ARG(b->bucket), SPAN_ARG(name_shown(b->keys[i], a)), where);
         arena_reset(a);

@@ -186,8 +186,9 @@ rm_act(struct session *s)
     const struct args *a = s->args;
     bool dry = args_has(a, "dry-run");
     struct flow *f = xcalloc(1, sizeof *f);
-    struct removal r = {.remover = {.f = f, .dry = dry, .tell = !s->quiet && !s->json},
-                        .remotes = ""};
+    struct removal r = {
+        .remover = {.f = f, .dry = dry, .tell = !s->quiet && s->output != OUTPUT_JSON},
+        .remotes = ""};
     enum exit_code code;
     enum err rc = select_init(&r.select, s,
                               args_has(a, "recursive") ? WALK_BELOW : WALK_ONE, &s->eb);

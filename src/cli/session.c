@@ -179,6 +179,7 @@ run_fiber(void *arg)
 static enum err
 take_output(const struct args *a, struct session *s)
 {
+    static const char *const nameless[] = {"ping", "ready", "doctor", "top", "trace"};
     static const char *const forms[] = {"table", "json", "jsonl", "name"};
     const char *form = args_value(a, "output"), *units = args_value(a, "units");
 
@@ -192,6 +193,13 @@ take_output(const struct args *a, struct session *s)
     if (form == NULL && units != NULL && num_units_parse(units, &s->units) != ERR_OK)
         return err_set(&s->eb, ERR_BAD_REQUEST, "--units \"%s\": expected iec, si or raw",
                        units);
+    for (size_t i = 0; s->output == OUTPUT_NAME && i < ARRAY_LEN(nameless); i++)
+        if (strcmp(a->verb->name, nameless[i]) == 0)
+            return err_set(
+                &s->eb, ERR_BAD_REQUEST,
+                "--output \"name\": %s lists nothing that has a name; expected "
+                "table, json or jsonl",
+                nameless[i]);
     if (form != NULL)
         return err_set(&s->eb, ERR_BAD_REQUEST,
                        "--output \"%s\": expected table, json, jsonl or name", form);

@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "base/num.h"
+#include "cli/bucket.h"
 #include "cli/here.h"
 #include "cli/names.h"
 #include "wire/json.h"
@@ -162,6 +163,31 @@ ask_here(struct session *s, const struct place *p, json_t **out)
     return ERR_OK;
 }
 
+static void
+stat_bucket(struct session *s, struct span bucket)
+{
+    json_t *b = NULL;
+    bool known = s->output != OUTPUT_NAME && bucket_facts(s, bucket, &b) == ERR_OK;
+
+    if (s->json) {
+        json_t *doc = known ? json_copy(b) : json_object();
+        char *text;
+
+        (void)json_object_del(doc, "name");
+        (void)json_object_set_new(doc, "bucket", json_stringn(bucket.at, bucket.len));
+        text = json_dumps(doc, JSON_COMPACT);
+        printf("%s\n", text);
+        free(text);
+        json_decref(doc);
+    } else {
+        printf(s->output == OUTPUT_NAME ? "s3://%.*s\n" : "name      s3://%.*s\n",
+               SPAN_ARG(bucket));
+        if (known)
+            bucket_print(b);
+    }
+    json_decref(b);
+}
+
 static enum exit_code
 stat_one(struct session *s)
 {
@@ -177,8 +203,7 @@ stat_one(struct session *s)
         if (rc == ERR_NOT_FOUND || rc == ERR_NO_BUCKET)
             err_set(&s->eb, ERR_NO_BUCKET, "%s: there is no such bucket", p.text);
         if (rc == ERR_OK)
-            printf(s->json ? "{\"bucket\":\"%.*s\"}\n" : "name      s3://%.*s\n",
-                   SPAN_ARG(p.bucket));
+            stat_bucket(s, p.bucket);
     } else if (rc == ERR_OK) {
         rc = s3_head(s->s3, p.bucket, p.key, a, &o, &f, &s->eb);
         if (rc == ERR_NOT_FOUND) /* HEAD has no words of its own */
@@ -187,9 +212,11 @@ stat_one(struct session *s)
             rc = ask_here(s, &p, &here);
         if (rc == ERR_OK && s->json)
             stat_print_json(&p, &o, here);
+        else if (rc == ERR_OK && s->output == OUTPUT_NAME)
+            printf("s3://%.*s/%.*s\n", SPAN_ARG(p.bucket), SPAN_ARG(p.key));
         else if (rc == ERR_OK)
             stat_print_table(s, &p, &o);
-        if (rc == ERR_OK && !s->json && here != NULL)
+        if (rc == ERR_OK && s->output == OUTPUT_TABLE && here != NULL)
             print_here(here);
     }
     json_decref(here);

@@ -304,7 +304,7 @@ remove_gone(struct syncing *y)
                       .remover = {.f = f,
                                   .s3 = y->s->to,
                                   .dry = y->dry,
-                                  .tell = !y->s->quiet && !y->s->json,
+                                  .tell = !y->s->quiet && y->s->output != OUTPUT_JSON,
                                   .attached = y->attached}};
     bool remote = y->bucket[1] != NULL;
     enum exit_code code;

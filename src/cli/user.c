@@ -246,9 +246,7 @@ list_users(struct session *s)
     struct span answer = {"", 0};
     enum err rc = admin_call(s, &r, a, &answer);
 
-    if (rc == ERR_OK && s->json) {
-        printf("%.*s\n", SPAN_ARG(answer));
-    } else if (rc == ERR_OK) {
+    if (rc == ERR_OK && !admin_print(s, answer, "users", "", "name")) {
         json_t *doc, *u;
         size_t i;
 

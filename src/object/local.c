@@ -88,15 +88,21 @@ whole_sizes(struct object_service *s, const struct map_bucket *b,
 {
     for (uint32_t i = 0; i < count; i++) {
         struct disks_key k = object_disk_key(b, from[i].key);
+        struct object_present present = {0};
         struct object_meta meta = {0};
         enum err rc;
 
         if (!to[i].chunks)
             continue;
         rc = disks_meta(s->options.disks, &k, &from[i].entry, a, &meta, eb);
+        if (rc == ERR_OK)
+            rc = object_present(s, b, from[i].key, &present, eb);
         if (rc != ERR_OK && rc != ERR_NOT_FOUND)
             return rc;
         to[i].size = meta.whole_bytes;
+        to[i].chunk_count = present.chunks;
+        to[i].chunks_here = present.chunks_here;
+        to[i].here_bytes = present.here;
     }
     return ERR_OK;
 }

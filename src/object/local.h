@@ -37,6 +37,7 @@ struct object_local_entry {
     uint64_t size;
     bool pinned, in_doubt;
     bool chunks; /* kept in chunks, some of which may be missing */
+    uint64_t chunk_count, chunks_here, here_bytes; /* of one in chunks */
 };
 #define OBJECT_LOCAL_PAGE 1000u
 /* Lists keys with the prefix, starting at `from`, at most OBJECT_LOCAL_PAGE. *more: other keys may follow the last

@@ -1,6 +1,7 @@
 """What cost a new user data, time or trust: what removes says where, and what is not there is an error."""
 
 import json
+import os
 import random
 import subprocess
 import tarfile
@@ -319,9 +320,9 @@ def test_keys_of_a_remote_in_the_environment(server, tmp_path, start_forebay):
     without("ls", status=4)
     assert "no keys" in without.stderr
     assert without("env", status=4) == "" and "wants keys" in without.stderr and "--credentials" in without.stderr
-    nobody = Cli(server, tmp_path, endpoint="http://127.0.0.1:1")
-    assert nobody("env", status=5) == "" and "no server answers at http://127.0.0.1:1" in nobody.stderr
-    assert "AWS_ENDPOINT_URL" in nobody("env", "--no-sign")  # without keys no server is needed
+    absent = Cli(server, tmp_path, endpoint="http://127.0.0.1:1")
+    assert absent("env", status=5) == "" and "no server answers at http://127.0.0.1:1" in absent.stderr
+    assert "AWS_ENDPOINT_URL" in absent("env", "--no-sign")  # without keys no server is needed
 
 
 # ---- errors ----
@@ -334,7 +335,7 @@ def test_hints_fit_the_failure(cli, tree, attached, remote, tmp_path, server):
     cli("bucket", "set", tree, "--quota-bytes", "10")
     cli("cp", tmp_path / "f", f"{tree}/f", status=4)
     assert "QuotaExceeded" in cli.stderr and "E1102" in cli.stderr and "keys" not in cli.stderr
-    cli("user", "rm", "nobody", status=3)
+    cli("user", "rm", "unknown", status=3)
     assert "forebay user ls" in cli.stderr and "forebay ls" not in cli.stderr
     cli("wait", "abcdefghijkl", status=3)
     assert "forebay jobs --all" in cli.stderr
@@ -393,3 +394,97 @@ def test_a_damaged_object_is_named_as_what_it_is(start_forebay, tmp_path):
             assert f"s3://rotten/{name} is damaged at the server" in here.stderr and "disk check" in here.stderr, here.stderr
             assert "repeat the command" not in here.stderr.lower()
         assert not (tmp_path / "back").exists()
+
+
+# ---- what is shown ----
+
+
+def test_a_large_object_of_which_some_is_here(start_forebay, remote, tmp_path):
+    process = start_forebay(settings={"cache.large": "4MiB", "cache.chunk": "1MiB"})
+    here = Cli(process, tmp_path)
+    here("bucket", "attach", "s3://far", "--endpoint", remote.endpoint, "--anonymous")
+    remote.put("/far/huge", random.Random(1).randbytes(12 << 20))
+    here("cat", "--range", "0-10", "s3://far/huge", binary=True)
+    here("cat", "s3://far/a")
+    here("cat", "s3://far/a")
+    told = {e["key"]: e for e in json.loads(here("ls", "-c", "-r", "s3://far", "--json"))}
+    assert told["huge"]["chunks"] == 12 and 0 < told["huge"]["chunks_here"] < 12, told
+    assert "chunks" not in told["a"]
+    some = told["huge"]["chunks_here"]
+    listed = here("ls", "-c", "-r", "--summarize", "s3://far")
+    assert f"cached {some}/12" in listed and "of them here" in listed, listed
+    assert "huge" in here("prefetch", "-n", "s3://far/")  # the rest is fetched
+    here("bucket", "set", "s3://far", "--ttl", "10m", "--cache-budget", "64MiB")
+    here("pin", "s3://far/d/")
+    bucket = next(line for line in here("bucket", "ls").splitlines() if "s3://far" in line)
+    shown = here("stat", "s3://far")
+    for word in ("10m", "64.0 MiB", "d/", remote.endpoint):
+        assert word in bucket and word in shown, bucket + shown
+    facts = json.loads(here("stat", "s3://far", "--json"))
+    assert facts["bucket"] == "far" and facts["ttl_ms"] == 600_000 and facts["cache_budget"] == 64 << 20 and facts["pins"] == ["d/"] and facts["cached_bytes"] > 0
+
+
+def test_forms_of_output_mean_the_same_for_every_verb(cli, tree, tmp_path):
+    def lines(*args):
+        return cli(*args).splitlines()
+
+    bucket = tree.removeprefix("s3://")
+    for words in (("ls",), ("bucket", "ls"), ("stat", tree), ("mb", "-n", "s3://neu-und"), ("du", tree)):
+        named, objects = lines(*words, "-o", "name"), lines(*words, "-o", "jsonl")
+        assert named and all(line.startswith("s3://") and " " not in line for line in named), (words, named)
+        assert all(isinstance(json.loads(line), dict) for line in objects) and (len(objects) == len(named) or words[0] == "mb"), (words, objects)
+    names = [f"{tree}/{key}" for key in ("d/f1", "d/f2", "e")]
+    for words in (("ls", "-r", tree), ("find", tree), ("rm", "-r", "-n", tree)):
+        assert lines(*words, "-o", "name") == names, words
+        assert len(lines(*words, "-o", "jsonl")) == 3 and all(json.loads(line) for line in lines(*words, "-o", "jsonl")), words
+    assert lines("cp", "-r", "-n", tree, f"{tree}/copy", "-o", "name") == [f"{tree}/copy/{key}" for key in ("d/f1", "d/f2", "e")]
+    assert lines("stat", f"{tree}/e", "-o", "name") == [f"{tree}/e"]
+    assert len(lines("disk", "ls", "-o", "name")[0]) == 32 and "id" in json.loads(lines("disk", "ls", "-o", "jsonl")[0])
+    assert "default" in lines("user", "ls", "-o", "name") and "name" in json.loads(lines("user", "ls", "-o", "jsonl")[0])
+    assert any(json.loads(line)["name"] == bucket for line in lines("bucket", "ls", "-o", "jsonl"))
+    for verb in ("ping", "ready", "doctor"):
+        cli(verb, "-o", "name", status=2)
+        assert "lists nothing that has a name" in cli.stderr
+
+
+def test_two_gets_of_one_object_into_one_folder(cli, bucket, tmp_path):
+    sizes = {"small": 1000, "mid": 3_000_000, "large": 40_000_000}
+    bodies = {name: random.Random(name).randbytes(size) for name, size in sizes.items()}
+    for name, body in bodies.items():
+        (tmp_path / name).write_bytes(body)
+        cli("cp", "-q", tmp_path / name, f"s3://{bucket}/{name}")
+    (tmp_path / "to").mkdir()
+    for name, body in bodies.items():
+        many = [subprocess.Popen([str(cli.binary), "get", "-q", f"s3://{bucket}/{name}"], env=cli.env, cwd=tmp_path / "to", stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) for _ in range(4)]
+        for one in many:
+            said = one.communicate(timeout=PATIENCE)[1].decode()
+            assert one.returncode == 0, said
+        assert (tmp_path / "to" / name).read_bytes() == body
+    assert sorted(p.name for p in (tmp_path / "to").iterdir()) == sorted(sizes)  # nothing hidden is left
+
+
+def test_what_is_announced_is_counted_with_q_too(cli, tmp_path):
+    cli("mb", "s3://counted")
+    names = tmp_path / "names"
+    names.write_text("".join(f"s3://counted/none{i}\n" for i in range(30)))
+    cli("cp", "-q", "--from-file", names, tmp_path / "out/", status=(1, 3))
+    assert "counted at the end" in cli.stderr and "30 failed" in cli.stderr
+
+
+def test_diff_agrees_with_sync_and_takes_two_servers(cli, tree, tmp_path, start_forebay):
+    down = tmp_path / "up"
+    (down / "link").symlink_to("missing")
+    os.mkfifo(down / "pipe")
+    for flags in ([], ["--no-follow"]):  # what sync leaves out is no difference
+        cli("sync", *flags, down, tree)
+        assert "copied 0, 3 unchanged" in cli.stderr
+        said = cli("diff", *flags, down, tree)
+        assert said == "" and "0 differ, 3 are the same" in cli.stderr and "pipe: no regular file" in cli.stderr, said + cli.stderr
+    other = start_forebay("other")
+    there = Cli(other, tmp_path)
+    there("mb", tree)
+    cli("sync", tree, tree, "--to-endpoint-url", other.endpoint)
+    cli("diff", tree, tree, "--to-endpoint-url", other.endpoint)
+    there("rm", f"{tree}/e")
+    assert cli("diff", tree, tree, "--to-endpoint-url", other.endpoint, status=1) == "< e\n"
+    cli("diff", down, tree, "--to-endpoint-url", other.endpoint, status=2)

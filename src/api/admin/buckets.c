@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/num.h"
+#include "object/chunks.h"
 #include "rt/time.h"
 #include "wire/json.h"
 
@@ -41,6 +42,18 @@ put_usage(struct json *j, const struct map_bucket *b, struct disks *ds)
         json_u64(j, rows[i].bytes, bytes);
     }
     json_end(j);
+}
+
+/* What its own cache budget counts: objects, and chunks of large ones. Does not wait. */
+static void
+put_cached(struct json *j, const struct map_bucket *b, struct disks *ds)
+{
+    uint64_t count, bytes, chunks, in_chunks;
+
+    disks_bucket_usage(ds, b->id, USAGE_LIVE, 1, &count, &bytes);
+    disks_bucket_usage(ds, chunk_space(b->id), USAGE_LIVE, 1, &chunks, &in_chunks);
+    json_u64(j, "cached_objects", count);
+    json_u64(j, "cached_bytes", bytes + in_chunks);
 }
 
 static void admin_bucket_put_bucket(struct json *j, const struct map_bucket *b,
@@ -84,6 +97,8 @@ admin_bucket_put_bucket(struct json *j, const struct map_bucket *b, const char *
     }
     if (!b->cached && ds != NULL)
         put_usage(j, b, ds);
+    if (b->cached && ds != NULL)
+        put_cached(j, b, ds);
     if (b->cached) {
         if (b->ttl_ms > 0)
             json_u64(j, "ttl_ms", b->ttl_ms);

@@ -149,6 +149,11 @@ here_put_entry(struct json *j, const struct object_local_entry *e, bool cached,
               : e->in_doubt ? "in-doubt"
               : e->pinned   ? "pinned"
                             : "cached");
+    if (e->chunk_count > 0) {
+        json_u64(j, "chunks", e->chunk_count);
+        json_u64(j, "chunks_here", e->chunks_here);
+        json_u64(j, "present_bytes", e->here_bytes);
+    }
     json_end(j);
 }
 
