@@ -2,6 +2,7 @@
 #include "disks/disks.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +17,11 @@
 
 /* ---- the given folders ---- */
 
-enum given_kind { GIVEN_NEW, GIVEN_DISK };
+enum given_kind {
+    GIVEN_NEW,
+    GIVEN_DISK,
+    GIVEN_ROLLED_BACK, /* older than the list knows it: as if it were not given */
+};
 
 /* One DIR of the command line. */
 struct given {
@@ -69,6 +74,33 @@ identify_all(const char *const *paths, unsigned count, struct given *out,
                                paths[j], paths[i]);
     }
     return ERR_OK;
+}
+
+static enum err
+rolled_back_refuse(const char *path, uint64_t found, uint64_t known, struct errbuf *eb)
+{
+    return err_set(eb, ERR_DENIED,
+                   "%s was rolled back to a snapshot (superblock %" PRIu64
+                   ", it was %" PRIu64 ") and holds the node's state: put the right disk "
+                   "back, or start with the other disks and --without %s",
+                   path, found, known, path);
+}
+
+enum err
+disks_check_state(const char *path, struct span list, struct errbuf *eb)
+{
+    struct membership known;
+    struct store_identity is;
+    const struct membership_disk *d;
+    enum err rc = membership_parse(list, &known, eb);
+
+    if (rc == ERR_OK)
+        rc = store_identify(path, &is, eb);
+    d = rc == ERR_OK ? membership_find(&known, is.disk_id) : NULL;
+    if (d != NULL && !is.rebuilt && is.generation < d->generation)
+        rc = rolled_back_refuse(path, is.generation, d->generation, eb);
+    membership_fini(&known);
+    return rc;
 }
 
 /* Reads the list from a disk that holds the node's state. */
@@ -179,6 +211,43 @@ given_of(struct given *g, unsigned count, const struct membership_disk *d)
     return NULL;
 }
 
+/* A disk whose superblock is older than the list knows it is a snapshot: it lacks what was
+ * written and deleted since, and nothing on it says what. It counts as absent, so the other disks
+ * answer and make its copies again. */
+static enum err
+check_not_rolled_back(struct given *g, unsigned count, const struct membership *r,
+                      struct errbuf *eb)
+{
+    const struct membership_disk *d =
+        g->kind == GIVEN_DISK ? membership_find(r, g->is.disk_id) : NULL;
+    struct errbuf why;
+
+    if (d == NULL || g->is.rebuilt || g->is.generation >= d->generation)
+        return ERR_OK;
+    if (count == 1 || g->is.node_state)
+        return rolled_back_refuse(g->path, g->is.generation, d->generation, eb);
+    (void)err_set(&why, ERR_DENIED,
+                  "the disk was rolled back to a snapshot (superblock %" PRIu64
+                  ", it was %" PRIu64
+                  ") and is not used: the others make its copies again; what only it "
+                  "had is unavailable. Put the right disk back, or empty the folder and "
+                  "start with it as a new disk",
+                  g->is.generation, d->generation);
+    LOG(LOG_ERROR, "disks.rolled_back", why.text, L_TEXT("path", g->path),
+        L_U64("generation", g->is.generation), L_U64("known", d->generation));
+    g->kind = GIVEN_ROLLED_BACK;
+    return ERR_OK;
+}
+
+static bool
+was_rolled_back(const struct given *g, unsigned count, const struct membership_disk *d)
+{
+    for (unsigned i = 0; i < count; i++)
+        if (g[i].kind == GIVEN_ROLLED_BACK && memcmp(g[i].is.disk_id, d->id, 16) == 0)
+            return true;
+    return false;
+}
+
 static enum err
 check_listed(const struct disks_options *o, struct given *g,
              const struct membership_disk *d, struct errbuf *eb)
@@ -195,7 +264,8 @@ check_listed(const struct disks_options *o, struct given *g,
             "no longer current; empty the folder to use it as a new disk",
             found->path, id);
     if (d->state == MEMBERSHIP_REMOVED || d->state == MEMBERSHIP_OUT ||
-        d->state == MEMBERSHIP_MISSED || found != NULL || in_without(o, d))
+        d->state == MEMBERSHIP_MISSED || found != NULL || in_without(o, d) ||
+        was_rolled_back(g, o->count, d))
         return ERR_OK;
     for (unsigned i = 0; i < o->count; i++)
         if (g[i].kind == GIVEN_NEW && strcmp(g[i].path, d->path) == 0)
@@ -333,6 +403,8 @@ open_all(struct disks *ds, const struct disks_options *o, struct given *g,
     for (unsigned i = 0; rc == ERR_OK && i < o->count; i++) {
         bool new_one = false;
 
+        if (g[i].kind == GIVEN_ROLLED_BACK)
+            continue;
         rc = open_given(ds, o, &g[i], &new_one, eb);
         came |= new_one && !(first && o->count == 1);
         here++;
@@ -402,6 +474,8 @@ open_set(struct disks *ds, const struct disks_options *o, struct errbuf *eb)
         rc = membership_load(ds, eb);
     for (unsigned i = 0; rc == ERR_OK && i < o->count; i++) {
         rc = check_given(&g[i], &ds->control.membership, o->disk.cluster_id, eb);
+        if (rc == ERR_OK)
+            rc = check_not_rolled_back(&g[i], o->count, &ds->control.membership, eb);
         ds->control.o.epoch = MAX(ds->control.o.epoch, g[i].is.epoch + 1);
         ds->control.o.map_epoch = MAX(ds->control.o.map_epoch, g[i].is.map_epoch + 1);
     }
@@ -496,6 +570,19 @@ some_log_failed(struct disks *ds)
     return false;
 }
 
+/* A snapshot of a disk that was made while it was served is older than what the list has then. */
+static void
+note_generations(struct disks *ds)
+{
+    for (struct replica_walk w = replica_walk(ds); replica_walk_next(&w);) {
+        struct errbuf eb = {{0}};
+
+        if (store_accepts_writes(w.at->store) &&
+            store_raise_map_epoch(w.at->store, disks_map_epoch(ds), &eb) != ERR_OK)
+            LOG(LOG_WARN, "disks.list", eb.text, L_U64("slot", w.slot));
+    }
+}
+
 /* Records an orderly end in the list: every change has ended. Not if a disk accepts no writes:
  * its last writes may exist at the next start, and the other disks lack them. */
 static void
@@ -507,6 +594,7 @@ close_list(struct disks *ds)
     if (!ds->control.membership.open || !ds->control.closed_well || some_log_failed(ds))
         return; /* not listed, or the former end is not handled yet */
     ds->control.membership.open = false;
+    note_generations(ds);
     if (membership_store(ds, &eb) != ERR_OK)
         LOG(LOG_WARN, "disks.list", eb.text,
             L_U64("disks", ds->control.membership.count));

@@ -68,6 +68,10 @@ enum err disks_raise_map_epoch(struct disks *ds, uint64_t epoch,
  * ERR_DENIED: two have it, one was removed, or two are the same disk. May switch. */
 enum err disks_find_state(const char *const *paths, unsigned count, unsigned *which,
                           struct errbuf *eb) MUST_CHECK;
+/* Compares the disk that holds the node's state with a list of disks that was kept elsewhere, in a
+ * copy of the state: ERR_DENIED if that disk was rolled back since. May switch. */
+enum err disks_check_state(const char *path, struct span list,
+                           struct errbuf *eb) MUST_CHECK;
 /* Opens all disks, on loop 0, and checks that none is missing. The list on the disk with the
  * node's state names each disk by its id; new disks are added to it. ERR_DENIED, with a message
  * that says what to do: a missing mount, a disk of another cluster, a clone, two states, a

@@ -9,7 +9,8 @@
 #include "base/mem.h"
 #include "base/num.h"
 
-#define HEAD       "forebay-disks 1"
+#define HEAD_1     "forebay-disks 1" /* without generations */
+#define HEAD_2     "forebay-disks 2"
 #define LINES_HEAD 3
 
 static const char *const state_names[MEMBERSHIP_STATES_] = {
@@ -44,7 +45,7 @@ next_word(struct span *line)
 }
 
 static bool
-parse_disk(struct span line, struct membership *out, struct errbuf *eb)
+parse_disk(struct span line, bool generations, struct membership *out, struct errbuf *eb)
 {
     struct span word = next_word(&line), id = next_word(&line), state = next_word(&line);
     struct span weight = next_word(&line);
@@ -56,8 +57,10 @@ parse_disk(struct span line, struct membership *out, struct errbuf *eb)
     assert(out->count <= MEMBERSHIP_MAX);
     if (!span_is(word, "disk") || id.len != 32 ||
         hex_decode(id.at, id.len, d.id, sizeof d.id) != (int)sizeof d.id ||
-        num_u64(weight, &d.weight) != ERR_OK || line.len == 0 ||
-        line.len > MEMBERSHIP_PATH_MAX || memchr(line.at, '\0', line.len) != NULL)
+        num_u64(weight, &d.weight) != ERR_OK ||
+        (generations && num_u64(next_word(&line), &d.generation) != ERR_OK) ||
+        line.len == 0 || line.len > MEMBERSHIP_PATH_MAX ||
+        memchr(line.at, '\0', line.len) != NULL)
         return false;
     while (s < MEMBERSHIP_STATES_ && !span_is(state, state_names[s]))
         s++;
@@ -68,6 +71,8 @@ parse_disk(struct span line, struct membership *out, struct errbuf *eb)
     free(path);
     if (rc == ERR_OK)
         out->disks[out->count - 1].state = (enum membership_state)s;
+    if (rc == ERR_OK)
+        out->disks[out->count - 1].generation = d.generation;
     return rc == ERR_OK;
 }
 
@@ -76,6 +81,7 @@ membership_parse(struct span text, struct membership *out, struct errbuf *eb)
 {
     struct span line = {NULL, 0};
     unsigned number = 0;
+    bool generations = false;
 
     *out = (struct membership){0};
     while (next_line(&text, &line)) {
@@ -83,7 +89,8 @@ membership_parse(struct span text, struct membership *out, struct errbuf *eb)
 
         switch (++number) {
         case 1:
-            good = span_is(line, HEAD);
+            generations = span_is(line, HEAD_2);
+            good = generations || span_is(line, HEAD_1);
             break;
         case 2:
             out->converged = span_is(line, "settled yes");
@@ -94,7 +101,7 @@ membership_parse(struct span text, struct membership *out, struct errbuf *eb)
             good = out->open || span_is(line, "open no");
             break;
         default:
-            good = parse_disk(line, out, eb);
+            good = parse_disk(line, generations, out, eb);
         }
         if (!good)
             return err_set(eb, ERR_CORRUPT,
@@ -110,15 +117,15 @@ membership_print(const struct membership *r, struct buf *out)
 {
     assert(r->count <= MEMBERSHIP_MAX);
 
-    buf_printf(out, HEAD "\nsettled %s\nopen %s\n", r->converged ? "yes" : "no",
+    buf_printf(out, HEAD_2 "\nsettled %s\nopen %s\n", r->converged ? "yes" : "no",
                r->open ? "yes" : "no");
     for (unsigned i = 0; i < r->count; i++) {
         const struct membership_disk *d = &r->disks[i];
         char id[33];
 
         hex_encode(d->id, sizeof d->id, id);
-        buf_printf(out, "disk %s %s %" PRIu64 " %s\n", id, state_names[d->state],
-                   d->weight, d->path);
+        buf_printf(out, "disk %s %s %" PRIu64 " %" PRIu64 " %s\n", id,
+                   state_names[d->state], d->weight, d->generation, d->path);
     }
 }
 

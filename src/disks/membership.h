@@ -28,6 +28,9 @@ struct membership_disk {
     enum membership_state state;
     uint64_t
         weight; /* MiB of its file system when added; constant: placement depends on it */
+    /* Of its superblock, when this was written; 0: never noted. A disk whose superblock has a
+     * lower one was rolled back. */
+    uint64_t generation;
     char *path; /* as given at the latest start; owned */
 };
 struct membership {

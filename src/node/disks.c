@@ -20,8 +20,10 @@ node_find_state(struct node *n)
         return rc; /* what else is wrong with a disk is said below */
     rc = disks_find_state(n->o->dirs, n->o->dir_count, &which, &n->eb);
 
-    if (rc == ERR_OK)
+    if (rc == ERR_OK) {
         n->state_path = n->o->dirs[which];
+        return n->o->dir_count > 1 ? node_check_state_copy(n) : ERR_OK;
+    }
     if (rc != ERR_NOT_FOUND)
         return rc;
     rc = node_restore_state_copy(n);

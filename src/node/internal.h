@@ -65,6 +65,8 @@ void node_state_copies_run(void *node);
 void node_state_changed(void *node);
 /* No disk holds the state: restores it from the newest copy, on the disk with that copy. ERR_NOT_FOUND: there is none. */
 enum err node_restore_state_copy(struct node *n) MUST_CHECK;
+/* ERR_DENIED: by the newest copy on another disk, the disk that holds the state was rolled back. */
+enum err node_check_state_copy(struct node *n) MUST_CHECK;
 /* memory.c: fits the pools and caches into the available memory, before anything starts; and the number of connections into the
  * free descriptors, once everything else is open. */
 void node_fit_memory(struct node_options *o, bool *block_cache_fixed);

@@ -303,6 +303,28 @@ make_state(const char *path, const struct state_copy *c, struct errbuf *eb)
     return rc;
 }
 
+/* The disk that holds the state also holds the list that would say it was rolled back. The copies
+ * on other disks say it. */
+enum err
+node_check_state_copy(struct node *n)
+{
+    struct state_copy c = {0};
+    struct span key, value;
+    unsigned which = 0;
+    char *text;
+    enum err rc = find_newest(n, &which, &text, &c), listed = ERR_OK;
+    struct span pairs = c.pairs;
+
+    while (rc == ERR_OK) {
+        rc = meta_dump_next(&pairs, &key, &value, &n->eb);
+        if (rc == ERR_OK && span_is(key, "file:" MEMBERSHIP_FILE))
+            listed = disks_check_state(n->state_path, value, &n->eb);
+    }
+    state_copies_drop(&text, c.pairs.len);
+    return listed == ERR_DENIED ? listed
+                                : ERR_OK; /* a copy that is damaged says nothing */
+}
+
 enum err
 node_restore_state_copy(struct node *n)
 {

@@ -188,6 +188,8 @@ take_superblock(struct store *d, struct errbuf *eb)
     }
     if (d->o.ids == NULL)
         atomic_store(&d->ids->map_epoch, s.map_epoch);
+    else
+        s.flags &= ~SUPERBLOCK_REBUILT; /* the node notes the generation from here on */
     s.map_epoch = MAX(s.map_epoch, atomic_load(&d->ids->map_epoch));
     rc = superblock_save(d->state, d->superblock, &s, eb);
     POINT(START_SUPERBLOCK);
@@ -218,6 +220,7 @@ store_identify(const char *path, struct store_identity *out, struct errbuf *eb)
         out->generation = s.generation;
         out->node_state = (s.flags & SUPERBLOCK_NODE_STATE) != 0;
         out->removed = (s.flags & SUPERBLOCK_REMOVED) != 0;
+        out->rebuilt = (s.flags & SUPERBLOCK_REBUILT) != 0;
     }
     rt_dir_close(&state);
     rt_dir_close(&root);
@@ -228,6 +231,12 @@ void
 store_id(const struct store *d, uint8_t out[16])
 {
     memcpy(out, d->disk_id, sizeof d->disk_id);
+}
+
+uint64_t
+store_generation(const struct store *d)
+{
+    return d->generation;
 }
 
 struct mark_job {
@@ -252,8 +261,10 @@ mark_on_owner(void *arg)
     s.map_epoch = MAX(s.map_epoch, j->map_epoch);
     s.generation++;
     j->rc = superblock_save(d->state, d->superblock, &s, j->eb);
-    if (j->rc == ERR_OK)
+    if (j->rc == ERR_OK) {
         d->map_epoch = s.map_epoch;
+        d->generation = s.generation;
+    }
 }
 
 static enum err

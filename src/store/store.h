@@ -54,7 +54,10 @@ struct store_identity {
     uint64_t generation; /* of the superblock */
     bool node_state;     /* the disk holds the node's state */
     bool removed;        /* store_mark_removed() */
+    bool rebuilt;        /* from the segments: `generation` says nothing */
 };
+/* Of the superblock; rises with each of its writes. Any loop. */
+uint64_t store_generation(const struct store *d);
 enum err store_identify(const char *path, struct store_identity *out,
                         struct errbuf *eb) MUST_CHECK;
 /* Makes `epoch` durable as that of the map: versions of it may be written from then on, once

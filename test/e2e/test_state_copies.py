@@ -100,3 +100,39 @@ def test_a_copy_with_a_flipped_bit_is_not_taken(start_forebay, tmp_path):
     text = (b / ".forebay/node.copy").read_bytes()
     (b / ".forebay/node.copy").write_bytes(text[:-3])
     assert "none of these disks holds the node's state" in refused(b)
+
+
+def test_the_disk_with_the_state_is_rolled_back(start_forebay, tmp_path):
+    """Its own list was rolled back with it: the copies on the other disks say so, and the start is refused in words."""
+    a, b, c = (tmp_path / name for name in "abc")
+    for folder in (b, c):
+        folder.mkdir()
+    process = start_forebay("a", args=(str(b), str(c)))
+    keys = process.keys()
+    client = boto(process.endpoint, keys)
+    client.create_bucket(Bucket="copies")
+    cli(process, "bucket", "set", "s3://copies", "--copies", "2")
+    put_all(client, "copies", range(20))
+    converged(process)
+    process.end()
+    shutil.copytree(a, tmp_path / "snapshot")
+
+    process = start_forebay("a", args=(str(b), str(c)))
+    client = boto(process.endpoint, keys)
+    client.create_bucket(Bucket="later")
+    for number in range(10):
+        client.delete_object(Bucket="copies", Key=client.list_objects_v2(Bucket="copies", MaxKeys=1)["Contents"][0]["Key"])
+    left = [row["Key"] for row in client.list_objects_v2(Bucket="copies")["Contents"]]
+    converged(process)
+    process.end()
+
+    shutil.rmtree(a)
+    (tmp_path / "snapshot").rename(a)
+    words = refused(a, b, c)
+    assert "was rolled back to a snapshot" in words and f"--without {a}" in words
+    process = start_forebay("c", args=(str(b), "--without", str(a)))
+    client = boto(process.endpoint, keys)
+    assert [bucket["Name"] for bucket in client.list_buckets()["Buckets"]] == ["copies", "later"]
+    assert [row["Key"] for row in client.list_objects_v2(Bucket="copies")["Contents"]] == left
+    for key in left:
+        assert client.get_object(Bucket="copies", Key=key)["Body"].read()

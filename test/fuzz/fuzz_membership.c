@@ -27,6 +27,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             const struct membership_disk *a = &r.disks[i], *b = &again.disks[i];
 
             assert(memcmp(a->id, b->id, sizeof a->id) == 0 && a->state == b->state);
+            assert(a->generation == b->generation);
             assert(a->weight == b->weight && strcmp(a->path, b->path) == 0);
             assert(membership_find(&r, a->id) == a);
         }

@@ -26,9 +26,9 @@ struct store {
     uint8_t disk_id[16];
     uint64_t
         epoch; /* the start count of this open: higher than any on this disk before */
-    uint64_t former_epoch; /* of the open before */
-    bool again;            /* the second try of one open: the epoch is unchanged */
-    uint64_t generation;   /* of the superblock */
+    uint64_t former_epoch;       /* of the open before */
+    bool again;                  /* the second try of one open: the epoch is unchanged */
+    _Atomic uint64_t generation; /* of the superblock; any loop reads */
     uint64_t map_epoch; /* of the superblock: no version here is of a later one; owner */
     uint32_t cluster_sum; /* crc32c of the cluster id: the seed of block sums */
     struct rt_dir *root, *state, *dir[STORE_CLASSES_];

@@ -70,6 +70,7 @@ remake_superblock(struct rebuild *r, const struct errbuf *why, struct errbuf *eb
         return rc;
     r->super.epoch = MAX(r->super.epoch, r->o->epoch_least);
     r->super.generation = 1;
+    r->super.flags |= SUPERBLOCK_REBUILT;
     if (rt_dir_open_at(r->state, "node", &node, NULL) == ERR_OK &&
         rt_dir_mode(node, "identity", &mode, NULL) == ERR_OK)
         r->super.flags |= SUPERBLOCK_NODE_STATE;

@@ -7,6 +7,7 @@
 /* Flags. */
 #define SUPERBLOCK_NODE_STATE 1u
 #define SUPERBLOCK_REMOVED    2u
+#define SUPERBLOCK_REBUILT    4u /* until a node opens the disk again */
 
 struct superblock {
     uint8_t cluster_id[16], disk_id[16];
