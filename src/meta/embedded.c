@@ -1,28 +1,38 @@
-/* embedded: meta on one LMDB environment, every change one durable commit on the worker pool. */
+/* embedded: meta on two LMDB files of the node's state, every change durable in both, on the worker pool.
+ *
+ * data.mdb answers. second.mdb gets each change behind it. An open verifies both (state_file.h) and takes the one that is
+ * whole and has the later revision; the other one is made again from it. So one of them may be damaged, behind or gone,
+ * and nothing is silently less than it was. */
 #include "meta/backend.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <lmdb.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "base/cursor.h"
+#include "base/log.h"
 #include "base/mem.h"
+#include "meta/state_file.h"
 #include "rt/fault.h"
 #include "rt/loop.h"
 
-#define MAP_BYTES      MIB(256) /* sparse; bounds what all keys together may take */
-#define REVISION_BYTES 8
+#define FILES 2u
+
+/* LMDB's names for the lock beside each. */
+static const char *const file_names[FILES] = {"data.mdb", "second.mdb"};
+static const char *const lock_names[FILES] = {"lock.mdb", "second.mdb-lock"};
 
 struct embedded {
     struct meta base; /* first */
-    MDB_env *env;
-    _Atomic bool faulted; /* the disk did not give a page: `env` is not used again */
-    MDB_dbi pairs;        /* key -> be64 revision | value */
-    MDB_dbi system;       /* "revision" -> be64 */
+    struct state_file file[FILES];
+    _Atomic bool faulted; /* the disk did not give a page: no file is used again */
+    _Atomic bool
+        second_failed; /* the second lacks changes: the next open makes it again */
 };
 
 #ifdef FB_TEST_HOOKS
@@ -39,26 +49,9 @@ static enum err
 lmdb_err(struct errbuf *eb, int rc, const char *what)
 {
     if (rc == MDB_MAP_FULL)
-        return err_set(eb, ERR_NO_SPACE, "%s: node state holds its limit of %llu MiB",
-                       what, (unsigned long long)(MAP_BYTES >> 20));
+        return err_set(eb, ERR_NO_SPACE, "%s: node state holds its limit of %u MiB", what,
+                       STATE_MAP_BYTES >> 20);
     return err_set(eb, ERR_IO, "%s: %s", what, mdb_strerror(rc));
-}
-
-static uint64_t
-read_be64(const void *p)
-{
-    struct cursor c = cursor_of(p, 8);
-
-    return take_be(&c, 8);
-}
-
-static void
-write_be64(void *p, uint64_t v)
-{
-    unsigned char *out = p;
-
-    for (int i = 7; i >= 0; i--, v >>= 8)
-        out[i] = (unsigned char)v;
 }
 
 /* ---- jobs: each runs whole on a worker, under a guard ---- */
@@ -98,68 +91,6 @@ meta_job_run(struct embedded *m, void (*work)(void *arg), void *arg, const char 
             "%s: the pages of its file cannot be had, or are damaged (SIGBUS, SIGSEGV)",
             what);
     return ERR_OK;
-}
-
-struct open_job {
-    const char *path;
-    struct embedded *m;
-    uint64_t file_bytes; /* of data.mdb as found; 0: none */
-    bool cut;            /* it is shorter than what it says */
-    int rc;
-};
-
-/* LMDB opens a file that was cut in the middle as if it were whole. */
-static bool
-is_cut(const struct open_job *j)
-{
-    MDB_envinfo info;
-    MDB_stat stat;
-
-    return j->file_bytes > 0 && mdb_env_info(j->m->env, &info) == 0 &&
-           mdb_env_stat(j->m->env, &stat) == 0 &&
-           (info.me_last_pgno + 1) * (uint64_t)stat.ms_psize > j->file_bytes;
-}
-
-/* LMDB would end the process where a page is not of the kind that it expects. */
-static void
-on_assert(MDB_env *env, const char *what)
-{
-    (void)env;
-    (void)what;
-    rt_guard_leave();
-}
-
-static void
-meta_open_work(void *arg)
-{
-    struct open_job *j = arg;
-    MDB_txn *txn = NULL;
-
-    j->rc = mdb_env_create(&j->m->env);
-    if (j->rc == 0)
-        j->rc = mdb_env_set_assert(j->m->env, on_assert);
-    if (j->rc == 0)
-        j->rc = mdb_env_set_mapsize(j->m->env, MAP_BYTES);
-    if (j->rc == 0)
-        j->rc = mdb_env_set_maxdbs(j->m->env, 4);
-    if (j->rc == 0)
-        j->rc = mdb_env_open(j->m->env, j->path, MDB_NOTLS, 0600);
-    if (j->rc == 0 && is_cut(j)) {
-        j->cut = true;
-        return;
-    }
-    if (j->rc == 0)
-        j->rc = mdb_txn_begin(j->m->env, NULL, 0, &txn);
-    if (j->rc == 0)
-        j->rc = mdb_dbi_open(txn, "pairs", MDB_CREATE, &j->m->pairs);
-    if (j->rc == 0)
-        j->rc = mdb_dbi_open(txn, "system", MDB_CREATE, &j->m->system);
-    if (j->rc == 0) {
-        j->rc = mdb_txn_commit(txn);
-        txn = NULL;
-    }
-    if (txn != NULL)
-        mdb_txn_abort(txn);
 }
 
 /* ---- reads ---- */
@@ -215,15 +146,6 @@ found_pairs(struct found *f, struct arena *a, struct meta_pair **out, struct err
     return ERR_OK;
 }
 
-static uint64_t
-revision_now(struct embedded *m, MDB_txn *txn)
-{
-    MDB_val k = {8, "revision"}, v;
-
-    return mdb_get(txn, m->system, &k, &v) == 0 && v.mv_size == 8 ? read_be64(v.mv_data)
-                                                                  : 0;
-}
-
 struct page_job {
     struct embedded *m;
     const struct meta_range *range;
@@ -257,26 +179,25 @@ page_read(struct page_job *j)
     assert(j->range->max <= META_PAGE_MAX);
 
     MDB_val k, v;
-    int rc = mdb_cursor_open(j->txn, j->m->pairs, &j->cursor);
+    int rc = mdb_cursor_open(j->txn, j->m->file[0].pairs, &j->cursor);
 
     if (rc == 0)
         rc = page_seek(j, &k, &v);
     for (; rc == 0; rc = mdb_cursor_get(j->cursor, &k, &v, MDB_NEXT)) {
-        struct span key = {k.mv_data, k.mv_size};
+        struct span key = {k.mv_data, k.mv_size}, value;
+        uint64_t revision;
 
         if (!span_starts(key, j->range->prefix))
             return 0;
-        if (v.mv_size < REVISION_BYTES)
-            return MDB_CORRUPTED;
+        rc = state_pair_decode(key, &v, &revision, &value);
+        if (rc != 0)
+            return rc;
         j->more = j->found.count == j->range->max ||
                   (j->found.count > 0 &&
-                   j->found.bytes.len + key.len + v.mv_size > META_PAGE_BYTES);
+                   j->found.bytes.len + key.len + value.len > META_PAGE_BYTES);
         if (j->more)
             return 0;
-        found_add(&j->found, key,
-                  (struct span){(const char *)v.mv_data + REVISION_BYTES,
-                                v.mv_size - REVISION_BYTES},
-                  read_be64(v.mv_data));
+        found_add(&j->found, key, value, revision);
     }
     return rc == MDB_NOTFOUND ? 0 : rc;
 }
@@ -297,12 +218,15 @@ static void
 page_work(void *arg)
 {
     struct page_job *j = arg;
+    struct state_head head;
 
-    j->rc = mdb_txn_begin(j->m->env, NULL, MDB_RDONLY, &j->txn);
-    if (j->rc != 0)
-        return;
-    j->revision = revision_now(j->m, j->txn);
-    j->rc = page_read(j);
+    j->rc = mdb_txn_begin(j->m->file[0].env, NULL, MDB_RDONLY, &j->txn);
+    if (j->rc == 0)
+        j->rc = state_head_get(&j->m->file[0], j->txn, &head);
+    if (j->rc == 0) {
+        j->revision = head.revision;
+        j->rc = page_read(j);
+    }
     page_end(j);
 }
 
@@ -344,28 +268,9 @@ struct txn_job {
     bool precondition;
     bool committing;  /* from here on an error says nothing of the outcome */
     MDB_txn *reading; /* not closed yet: a fault came in between */
-    int rc;
+    struct state_head head;
+    int rc, second_rc;
 };
-
-/* The revision of a key and its value; 0: it does not exist. */
-static int
-txn_read(struct txn_job *j, MDB_txn *txn, struct span key, uint64_t *revision,
-         struct span *value)
-{
-    MDB_val k = {key.len, (void *)(uintptr_t)key.at}, v;
-    int rc = mdb_get(txn, j->m->pairs, &k, &v);
-
-    *revision = 0;
-    *value = (struct span){NULL, 0};
-    if (rc != 0)
-        return rc == MDB_NOTFOUND ? 0 : rc;
-    if (v.mv_size < REVISION_BYTES)
-        return MDB_CORRUPTED;
-    *revision = read_be64(v.mv_data);
-    *value = (struct span){(const char *)v.mv_data + REVISION_BYTES,
-                           v.mv_size - REVISION_BYTES};
-    return 0;
-}
 
 static int
 txn_reads(struct txn_job *j, MDB_txn *txn)
@@ -376,7 +281,7 @@ txn_reads(struct txn_job *j, MDB_txn *txn)
         struct span value;
         uint64_t revision;
 
-        rc = txn_read(j, txn, j->t->reads[i], &revision, &value);
+        rc = state_pair_get(&j->m->file[0], txn, j->t->reads[i], &revision, &value);
         if (rc == 0)
             found_add(&j->found, j->t->reads[i], value, revision);
     }
@@ -390,7 +295,7 @@ txn_conditions(struct txn_job *j, MDB_txn *txn)
         const struct meta_change *c = &j->t->changes[i];
         struct span value;
         uint64_t now;
-        int rc = txn_read(j, txn, c->key, &now, &value);
+        int rc = state_pair_get(&j->m->file[0], txn, c->key, &now, &value);
 
         if (rc != 0)
             return rc;
@@ -403,44 +308,58 @@ txn_conditions(struct txn_job *j, MDB_txn *txn)
     return 0;
 }
 
+/* All changes, as revision h->revision. */
 static int
-txn_change(struct txn_job *j, MDB_txn *txn, const struct meta_change *c)
+txn_changes(const struct txn_job *j, const struct state_file *f, MDB_txn *txn,
+            struct state_head *h)
 {
-    assert(j->revision > 0);
+    int rc = 0;
 
-    MDB_val k = {c->key.len, (void *)(uintptr_t)c->key.at};
-    MDB_val v = {REVISION_BYTES + c->value.len, NULL};
-    int rc;
+    assert(h->revision > 0);
+    for (uint32_t i = 0; i < j->t->change_count && rc == 0; i++) {
+        const struct meta_change *c = &j->t->changes[i];
 
-    if (c->remove) {
-        rc = mdb_del(txn, j->m->pairs, &k, NULL);
-        return rc == MDB_NOTFOUND ? 0 : rc;
+        rc = c->remove ? state_pair_remove(f, txn, c->key, h)
+                       : state_pair_put(f, txn, c->key, h->revision, c->value, h);
     }
-    rc = mdb_put(txn, j->m->pairs, &k, &v, MDB_RESERVE);
-    if (rc != 0)
-        return rc;
-    write_be64(v.mv_data, j->revision);
-    if (c->value.len > 0)
-        memcpy((char *)v.mv_data + REVISION_BYTES, c->value.at, c->value.len);
-    return 0;
+    return rc == 0 ? state_head_put(f, txn, h) : rc;
 }
 
 static int
 txn_write(struct txn_job *j, MDB_txn *txn)
 {
-    char revision[REVISION_BYTES];
-    MDB_val k = {8, "revision"}, v = {REVISION_BYTES, revision};
     int rc = txn_conditions(j, txn);
 
     if (rc == 0 && j->precondition)
         return txn_reads(j, txn);
-    j->revision++;
-    for (uint32_t i = 0; i < j->t->change_count && rc == 0; i++)
-        rc = txn_change(j, txn, &j->t->changes[i]);
-    write_be64(revision, j->revision);
+    j->revision = ++j->head.revision;
     if (rc == 0)
-        rc = mdb_put(txn, j->m->system, &k, &v, 0);
+        rc = txn_changes(j, &j->m->file[0], txn, &j->head);
     return rc == 0 ? txn_reads(j, txn) : rc;
+}
+
+/* The same changes in the second file. */
+static int
+txn_repeat(const struct txn_job *j)
+{
+    const struct state_file *f = &j->m->file[1];
+    struct state_head h;
+    MDB_txn *txn = NULL;
+    int rc = mdb_txn_begin(f->env, NULL, 0, &txn);
+
+    if (rc != 0)
+        return rc;
+    rc = state_head_get(f, txn, &h);
+    h.revision++;
+    if (rc == 0)
+        rc = txn_changes(j, f, txn, &h);
+    if (rc == 0 && (h.revision != j->head.revision || h.count != j->head.count ||
+                    h.sum != j->head.sum))
+        rc = MDB_CORRUPTED;
+    if (rc == 0)
+        return mdb_txn_commit(txn);
+    mdb_txn_abort(txn);
+    return rc;
 }
 
 static void
@@ -451,18 +370,22 @@ txn_work(void *arg)
     MDB_txn *txn = NULL;
 
     assert(j->t->change_count <= META_CHANGE_MAX);
-    j->rc = mdb_txn_begin(j->m->env, NULL, writes ? 0 : MDB_RDONLY, &txn);
+    j->rc = mdb_txn_begin(j->m->file[0].env, NULL, writes ? 0 : MDB_RDONLY, &txn);
     if (j->rc != 0)
         return;
     j->reading = writes ? NULL : txn;
-    j->revision = revision_now(j->m, txn);
-    j->rc = writes ? txn_write(j, txn) : txn_reads(j, txn);
+    j->rc = state_head_get(&j->m->file[0], txn, &j->head);
+    j->revision = j->head.revision;
+    if (j->rc == 0)
+        j->rc = writes ? txn_write(j, txn) : txn_reads(j, txn);
     j->committing = writes && j->rc == 0 && !j->precondition;
     if (j->committing)
         j->rc = mdb_txn_commit(txn);
     else
         mdb_txn_abort(txn);
     j->reading = NULL;
+    if (j->committing && j->rc == 0 && !atomic_load(&j->m->second_failed))
+        j->second_rc = txn_repeat(j);
 #ifdef FB_TEST_HOOKS
     if (j->committing && j->rc == 0 && meta_lose_outcome) {
         meta_lose_outcome = false;
@@ -482,6 +405,13 @@ embedded_apply(struct meta *base, const struct meta_txn *t, struct arena *a,
 
     buf_init(&j.found.bytes, META_READ_MAX * (META_VALUE_MAX + META_KEY_MAX + 16));
     rc = meta_job_run(j.m, txn_work, &j, what, eb);
+    if (rc == ERR_OK && j.second_rc != 0) {
+        atomic_store(&j.m->second_failed, true);
+        LOG(LOG_ERROR, "meta.second",
+            "the second file of the node's state takes no changes any more: one damaged "
+            "bit in the first may now lose changes; restart the node",
+            L_TEXT("error", mdb_strerror(j.second_rc)));
+    }
     if (rc == ERR_OK && j.rc != 0)
         rc = lmdb_err(eb, j.rc, what);
     if (rc != ERR_OK) {
@@ -512,8 +442,8 @@ embedded_close(struct meta *base)
 {
     struct embedded *m = embedded_of(base);
 
-    if (m->env != NULL)
-        mdb_env_close(m->env);
+    for (unsigned i = 0; i < FILES; i++)
+        state_file_close(&m->file[i]);
     free(m);
 }
 
@@ -525,10 +455,10 @@ static const struct meta_ops embedded_ops = {
 };
 
 static enum err
-size_as_found(struct rt_dir *dir, uint64_t *out, struct errbuf *eb)
+size_as_found(struct rt_dir *dir, const char *name, uint64_t *out, struct errbuf *eb)
 {
     struct rt_file *f;
-    enum err rc = rt_open(dir, "data.mdb", 0, 0, &f, eb);
+    enum err rc = rt_open(dir, name, 0, 0, &f, eb);
 
     *out = 0;
     if (rc == ERR_NOT_FOUND)
@@ -540,28 +470,185 @@ size_as_found(struct rt_dir *dir, uint64_t *out, struct errbuf *eb)
     return rc;
 }
 
+/* One file being opened, or made. */
+struct file_job {
+    struct state_file *file;
+    const struct state_file *from; /* whose pairs it gets; NULL: none */
+    char path[4096];
+    bool make, in_folder, faulted;
+    uint64_t as_found;
+    struct errbuf eb;
+    enum err rc;
+};
+
+static void
+file_work(void *arg)
+{
+    struct file_job *j = arg;
+    int rc;
+
+    j->rc = j->make
+                ? state_file_make(j->file, j->path, j->in_folder, &j->eb)
+                : state_file_open(j->file, j->path, j->in_folder, j->as_found, &j->eb);
+    if (j->rc != ERR_OK || j->from == NULL)
+        return;
+    rc = state_file_copy(j->from, j->file);
+    if (rc != 0)
+        j->rc = lmdb_err(&j->eb, rc, "writing the node's state again");
+}
+
+static void
+file_guarded(void *arg)
+{
+    struct file_job *j = arg;
+
+    j->faulted = !rt_guard(NULL, SIZE_MAX, file_work, j);
+}
+
+/* Runs the job for file i. After an error the file is closed, or, behind a fault in the library,
+ * not used again. */
+static enum err
+file_run(struct embedded *m, struct rt_dir *dir, unsigned i, struct file_job *j,
+         struct errbuf *eb)
+{
+    enum err rc;
+
+    j->file = &m->file[i];
+    j->in_folder = i == 0; /* LMDB names the files of a folder itself */
+    if (j->in_folder)
+        (void)snprintf(j->path, sizeof j->path, "%s", rt_dir_path(dir));
+    else
+        (void)snprintf(j->path, sizeof j->path, "%s/%s", rt_dir_path(dir), file_names[i]);
+    rc = rt_blocking(file_guarded, j, DEADLINE_NEVER);
+    if (rc != ERR_OK)
+        return err_set(eb, rc, "opening the node's state was cancelled");
+    if (j->faulted) {
+        *j->file = (struct state_file){0};
+        return err_set(eb, ERR_CORRUPT, "its pages cannot be read (SIGBUS, SIGSEGV)");
+    }
+    if (j->rc != ERR_OK) {
+        *eb = j->eb;
+        state_file_close(j->file);
+    }
+    return j->rc;
+}
+
+/* ERR_OK: it is open and whole, or fresh: there is none. */
+static enum err
+file_open(struct embedded *m, struct rt_dir *dir, unsigned i, struct errbuf *eb)
+{
+    struct file_job *j = xcalloc(1, sizeof *j);
+    enum err rc = size_as_found(dir, file_names[i], &j->as_found, eb);
+
+    m->file[i].fresh = rc == ERR_OK && j->as_found == 0;
+    if (rc == ERR_OK && j->as_found > 0)
+        rc = file_run(m, dir, i, j, eb);
+    free(j);
+    return rc;
+}
+
+/* Makes file i, with the pairs of the other one if that is open. */
+static enum err
+file_make(struct embedded *m, struct rt_dir *dir, unsigned i, struct errbuf *eb)
+{
+    struct file_job *j = xcalloc(1, sizeof *j);
+    enum err rc;
+
+    assert(i < FILES);
+    j->make = true;
+    j->from = m->file[1 - i].env != NULL ? &m->file[1 - i] : NULL;
+    state_file_close(&m->file[i]);
+    rc = rt_dir_unlink(dir, file_names[i], eb);
+    if (rc == ERR_OK || rc == ERR_NOT_FOUND)
+        rc = rt_dir_unlink(dir, lock_names[i], eb);
+    if (rc == ERR_OK || rc == ERR_NOT_FOUND)
+        rc = file_run(m, dir, i, j, eb);
+    free(j);
+    return rc;
+}
+
+/* Which file the other one is made from; FILES: both are the same. One of them is open. */
+static unsigned
+better_file(const struct embedded *m)
+{
+    const struct state_file *a = &m->file[0], *b = &m->file[1];
+
+    assert(a->env != NULL || b->env != NULL);
+    if (a->env == NULL || b->env == NULL)
+        return a->env != NULL ? 0 : 1;
+    if (a->head.revision != b->head.revision)
+        return a->head.revision > b->head.revision ? 0 : 1;
+    return a->head.count == b->head.count && a->head.sum == b->head.sum ? FILES : 0;
+}
+
+/* Says which file is made again, and why. A second file that is absent, or lacks the change during
+ * which the process ended, is usual. */
+static void
+say_remade(const struct embedded *m, struct rt_dir *dir, unsigned better,
+           const struct errbuf *why)
+{
+    const struct state_file *bad = &m->file[1 - better];
+
+    assert(better < FILES);
+    if (better == 0 && (bad->fresh || (bad->env != NULL && bad->head.revision + 1 ==
+                                                               m->file[0].head.revision)))
+        return;
+    LOG(LOG_WARN, "meta.restored",
+        "a file of the node's state is damaged, gone or behind: it is made again from "
+        "the "
+        "other one; nothing is lost",
+        L_TEXT("folder", rt_dir_path(dir)), L_TEXT("file", file_names[1 - better]),
+        L_TEXT("why", bad->fresh         ? "it is not there"
+                      : bad->env != NULL ? "it lacks changes"
+                                         : why->text));
+}
+
+static enum err
+open_files(struct embedded *m, struct rt_dir *dir, struct errbuf *eb)
+{
+    struct errbuf why[FILES] = {{{0}}};
+    enum err rc[FILES], made = ERR_OK;
+    unsigned better;
+
+    for (unsigned i = 0; i < FILES; i++) {
+        rc[i] = file_open(m, dir, i, &why[i]);
+        if (rc[i] == ERR_CANCELLED)
+            return err_set(eb, rc[i], "%s", why[i].text);
+    }
+    for (unsigned i = 0; i < FILES; i++)
+        if (rc[i] != ERR_OK && m->file[1 - i].env == NULL)
+            return err_set(
+                eb, rc[i],
+                "the node's state %s/%s is damaged (%s), and %s is %s: restore "
+                "it from a backup (docs/recovery.md)",
+                rt_dir_path(dir), file_names[i], why[i].text, file_names[1 - i],
+                rc[1 - i] != ERR_OK ? "damaged as well" : "not there");
+    if (m->file[0].env == NULL && m->file[1].env == NULL)
+        made = file_make(m, dir, 0, eb);
+    if (made != ERR_OK)
+        return made;
+    better = better_file(m);
+    if (better == FILES)
+        return ERR_OK;
+    say_remade(m, dir, better, &why[1 - better]);
+    return file_make(m, dir, 1 - better, eb);
+}
+
 enum err
 meta_open_embedded(struct rt_dir *dir, struct meta **out, struct errbuf *eb)
 {
     struct embedded *m = xcalloc(1, sizeof *m);
-    struct open_job j = {.path = rt_dir_path(dir), .m = m};
-    enum err rc = size_as_found(dir, &j.file_bytes, eb);
+    enum err rc;
 
     *out = NULL;
     m->base.ops = &embedded_ops;
-    if (rc == ERR_OK)
-        rc = meta_job_run(m, meta_open_work, &j, "opening the node's state", eb);
-    if (rc == ERR_OK && j.cut)
-        rc = err_set(eb, ERR_CORRUPT,
-                     "the node's state %s/data.mdb is damaged: its %llu bytes are fewer "
-                     "than it says; restore it from a backup (docs/recovery.md)",
-                     j.path, (unsigned long long)j.file_bytes);
-    else if (rc == ERR_OK && j.rc != 0)
-        rc = lmdb_err(eb, j.rc, "opening the node's state");
+    rc = open_files(m, dir, eb);
     if (rc != ERR_OK) {
         embedded_close(&m->base);
         return rc;
     }
+    assert(m->file[0].env != NULL);
+    assert(m->file[1].env != NULL);
     *out = &m->base;
     return ERR_OK;
 }

@@ -323,6 +323,8 @@ test_buckets(void)
     REQUIRE(chdir(folder) == 0);
     unlink("data.mdb");
     unlink("lock.mdb");
+    unlink("second.mdb");
+    unlink("second.mdb-lock");
     rmdir(folder);
 }
 
@@ -373,6 +375,8 @@ test_epochs(void)
     REQUIRE(chdir(folder) == 0);
     unlink("data.mdb");
     unlink("lock.mdb");
+    unlink("second.mdb");
+    unlink("second.mdb-lock");
     rmdir(folder);
 }
 

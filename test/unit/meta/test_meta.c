@@ -118,13 +118,16 @@ cut_before_opening(void *arg)
     (void)arg;
     fill(m);
     meta_close(&m);
+    CHECK(chdir(folder) == 0 && unlink("second.mdb") == 0);
     size = state_bytes() / 2 / 4096 * 4096;
     cut_state(size);
     CHECK(rt_dir_open(folder, &dir, &eb) == ERR_OK);
     CHECK(meta_open_embedded(dir, &m, &eb) == ERR_CORRUPT && m == NULL);
     CHECK_SAYS(eb.text, "data.mdb is damaged");
     CHECK_SAYS(eb.text, folder);
+    CHECK_SAYS(eb.text, "second.mdb is not there");
     CHECK(state_bytes() == size);
+    CHECK(meta_open_embedded(dir, &m, &eb) == ERR_CORRUPT); /* nothing new was made */
     rt_dir_close(&dir);
 }
 
@@ -140,6 +143,8 @@ run_in_folder(void (*fn)(void *arg), void *arg)
     REQUIRE(chdir(folder) == 0);
     unlink("data.mdb");
     unlink("lock.mdb");
+    unlink("second.mdb");
+    unlink("second.mdb-lock");
     rmdir(folder);
 }
 
