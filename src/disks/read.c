@@ -312,7 +312,7 @@ enum err
 disks_meta(struct disks *ds, const struct disks_key *k, const struct entry *entry,
            struct arena *a, struct object_meta *out, struct errbuf *eb)
 {
-    struct entry at = choose_copy(ds, k, entry, HEDGE_SMALL);
+    struct entry at = choose_copy(ds, k, entry, HEDGE_SMALL), late = at;
     bool hurry = k->copies > 1;
     uint64_t tried = 0, slow = 0; /* slow: bits of disks that missed the deadline */
     struct errbuf first;          /* set with first_rc */
@@ -323,8 +323,10 @@ disks_meta(struct disks *ds, const struct disks_key *k, const struct entry *entr
 
         if (!is_trouble(rc) || rt_cancelled())
             return rc;
-        if (hurry && rc == ERR_TIMEOUT)
+        if (hurry && rc == ERR_TIMEOUT) {
             slow |= (uint64_t)1 << at.place.disk;
+            late = at;
+        }
         if (first_rc == ERR_OK || first_rc == ERR_TIMEOUT) {
             first_rc = rc;
             if (eb != NULL)
@@ -335,13 +337,15 @@ disks_meta(struct disks *ds, const struct disks_key *k, const struct entry *entr
         tried |= (uint64_t)1 << at.place.disk;
         if (other_copy(ds, k, entry, tried, &at))
             continue;
-        /* No copy answered within its deadline: give those that were only slow more time. */
-        tried &= ~slow;
-        if (!hurry || slow == 0 || !other_copy(ds, k, entry, tried, &at)) {
+        if (!hurry || slow == 0) {
             if (eb != NULL)
                 *eb = first;
             return first_rc;
         }
+        /* No copy answered within its deadline: give one that was only slow more time. A look-up
+         * does not find it again if it was overwritten since. */
+        tried &= ~slow;
+        at = late;
         hurry = false;
     }
 }
@@ -377,24 +381,38 @@ open_copy(struct disks_reader *r, struct errbuf *eb)
     return rc;
 }
 
-/* Continues with another copy; false: none can be opened. */
+/* Continues with another copy. False: none can be opened; then a copy that was only late stays
+ * open. It pins the body: once an overwrite has replaced this version, no look-up finds it again. */
 static bool
 read_around(struct disks_reader *r, enum err why)
 {
+    struct disks_reader late = {0};
     struct entry next;
 
     assert(why != ERR_OK);
-    leave_copy(r);
     if (why == ERR_CORRUPT || why == ERR_IO)
         repair_later(r->disks, &r->key, r->entry.place.disk);
+    if (why != ERR_TIMEOUT)
+        leave_copy(r);
+    late.copy = r->copy;
+    late.from = r->from;
+    late.entry = r->entry;
+    r->copy = NULL;
+    r->from = NULL;
     for (;;) {
         r->tried |= (uint64_t)1 << r->entry.place.disk;
-        if (!other_copy(r->disks, &r->key, &r->entry, r->tried, &next))
-            return false;
+        if (!other_copy(r->disks, &r->key, &late.entry, r->tried, &next))
+            break;
         r->entry = next;
-        if (open_copy(r, NULL) == ERR_OK)
+        if (open_copy(r, NULL) == ERR_OK) {
+            leave_copy(&late);
             return true;
+        }
     }
+    r->copy = late.copy;
+    r->from = late.from;
+    r->entry = late.entry;
+    return false;
 }
 
 enum err
@@ -475,7 +493,7 @@ next_of_others(struct disks_reader *r, enum err rc, struct deadline by,
                 first = *eb;
         }
         if (!read_around(r, rc)) {
-            if (!hurry || !retry_slow(r)) {
+            if (!hurry || (r->from == NULL && !retry_slow(r))) {
                 if (eb != NULL)
                     *eb = first;
                 return first_rc;
