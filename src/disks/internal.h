@@ -137,7 +137,9 @@ struct disks_writer {
     struct replica_writer
         *to[DISKS_COPIES_MAX]; /* owned; the owner's first; NULL: that one failed */
     uint8_t slot[DISKS_COPIES_MAX];
-    struct disks_key key; /* spans in `names` */
+    struct upload_id upload; /* of a part */
+    uint32_t part;           /* its number; 0: no part */
+    struct disks_key key;    /* spans in `names` */
     char names[];
 };
 

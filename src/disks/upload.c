@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "disks/rebalance.h"
@@ -193,6 +194,8 @@ disks_part_begin(struct disks *ds, const struct disks_key *k, const struct uploa
     *out = NULL;
     if (rc == ERR_OK)
         rc = part_on_replicas(w, &h, u, number, size, eb);
+    w->upload = *u;
+    w->part = number;
     upload_replicas_leave(&h);
     if (rc != ERR_OK)
         disks_write_abort(&w);
@@ -200,17 +203,32 @@ disks_part_begin(struct disks *ds, const struct disks_key *k, const struct uploa
     return rc;
 }
 
+/* Two bodies of one part, as a client sends them that tries again too early, come to all disks in
+ * one order: else each disk would keep another one, and no Complete could name either. Any key's
+ * lock does: no fiber that holds one asks for another. */
+static uint64_t
+part_lock_hash(const struct disks_writer *w)
+{
+    return hash_xxh3(w->upload.id.bytes, sizeof w->upload.id.bytes, w->part);
+}
+
 enum err
 disks_part_commit(struct disks_writer **wp, const struct object_meta *meta,
                   struct errbuf *eb)
 {
     struct disks_writer *w = *wp;
+    struct disks *ds = w->disks;
+    uint64_t hash = part_lock_hash(w);
+    bool several = w->count > 1;
     unsigned have = 0;
     enum err rc = ERR_OK;
     uint32_t phase;
 
     assert(w->count <= w->placed);
-    (void)change_begin(w->disks, &phase);
+    assert(w->part > 0);
+    (void)change_begin(ds, &phase);
+    if (several)
+        keylock_take(ds->keylocks, hash);
     for (unsigned i = 0; i < w->count; i++) {
         struct errbuf one = {{0}};
         enum err copy = writer_replica(w, i)->ops->part_commit(&w->to[i], meta, &one);
@@ -222,7 +240,9 @@ disks_part_commit(struct disks_writer **wp, const struct object_meta *meta,
     }
     if (w->count > 0 && have >= w->least && have > 0)
         rc = ERR_OK;
-    change_end(w->disks, phase);
+    if (several)
+        keylock_release(ds->keylocks, hash);
+    change_end(ds, phase);
     disks_write_abort(wp);
     return rc;
 }
@@ -392,6 +412,36 @@ complete_on_replicas(struct disks_writer *w, const struct completing *c,
     return rc;
 }
 
+/* The end of an upload with copies: Complete and Abort go from disk to disk. Without the key's lock
+ * the one could end the upload on its first disk while the other holds it prepared on the second:
+ * it would stay open there, and neither call could end it. Taken also while no object moves. */
+struct upload_end {
+    struct key_change change;
+    uint64_t hash;
+    bool locked; /* by this; else the change holds the lock, or there is one disk */
+};
+
+static struct upload_end
+upload_end_begin(struct disks *ds, const struct disks_key *k)
+{
+    struct upload_end e = {.change = key_change_begin(ds, k),
+                           .hash = place_hash(k->at.immutable_name, k->at.key)};
+
+    e.locked = !e.change.locked && !is_sole(ds);
+    if (e.locked)
+        keylock_take(ds->keylocks, e.hash);
+    return e;
+}
+
+static void
+upload_end_end(struct upload_end *e)
+{
+    assert(!e->locked || !e->change.locked);
+    if (e->locked)
+        keylock_release(e->change.ds->keylocks, e->hash);
+    key_change_end(&e->change);
+}
+
 enum err
 disks_upload_complete(struct disks *ds, const struct disks_key *k,
                       const struct upload_id *u, const struct store_part *parts,
@@ -406,17 +456,17 @@ disks_upload_complete(struct disks *ds, const struct disks_key *k,
                            .condition = condition};
     struct upload_replicas h = {.ds = ds};
     struct disks_writer *w;
-    struct key_change change;
+    struct upload_end end;
     enum err rc;
 
     if (parts == NULL)
         return completed_before(ds, k, u, out, eb);
     w = writer_new(ds, k, STORE_NATIVE);
-    change = key_change_begin(ds, k);
+    end = upload_end_begin(ds, k);
     rc = bucket_takes(ds, k->at.bucket, eb);
     if (rc == ERR_OK)
         rc = upload_replicas_find(ds, k, u, &h, eb);
-    if (rc == ERR_OK && change.locked && was_completed(ds, k, u)) {
+    if (rc == ERR_OK && end.change.locked && was_completed(ds, k, u)) {
         rc = err_set(eb, ERR_NO_UPLOAD, "the upload was completed before");
         upload_replicas_leave(&h); /* one was away at the abort and has returned */
     }
@@ -427,13 +477,13 @@ disks_upload_complete(struct disks *ds, const struct disks_key *k,
     w->placed = w->count;
     if (rc == ERR_OK && w->count < w->least)
         rc = too_few(w->count, MAX(k->copies, 1u), eb);
-    if (rc == ERR_OK && change.locked)
+    if (rc == ERR_OK && end.change.locked)
         rc = owner_make_current(w, condition, eb);
     if (rc == ERR_OK) {
         c.content = store_mint_id(writer_replica(w, 0)->store);
         rc = complete_on_replicas(w, &c, out, eb);
     }
-    key_change_end(&change);
+    upload_end_end(&end);
     upload_replicas_leave(&h);
     disks_write_abort(&w);
     return rc == ERR_NO_UPLOAD ? completed_before(ds, k, u, out, eb) : rc;
@@ -471,11 +521,11 @@ enum err
 disks_upload_abort(struct disks *ds, const struct disks_key *k, const struct upload_id *u,
                    struct errbuf *eb)
 {
-    struct key_change change =
-        key_change_begin(ds, k); /* keeps out a pass that finds the tombstone */
+    struct upload_end end =
+        upload_end_begin(ds, k); /* also keeps out a pass that finds the tombstone */
     enum err rc = abort_on_replicas(ds, k, u, eb);
 
-    key_change_end(&change);
+    upload_end_end(&end);
     return rc;
 }
 
