@@ -131,6 +131,8 @@ test_asking_while_users_change(void)
     CHECK(rt_run(&o, world, NULL, &eb) == ERR_OK);
     unlink("data.mdb");
     unlink("lock.mdb");
+    unlink("second.mdb");
+    unlink("second.mdb-lock");
     CHECK(rmdir(folder) == 0);
 }
 
