@@ -47,6 +47,9 @@ struct store_condition {
     bool if_exists;
     const struct md5_etag *etags;
     uint32_t etag_count; /* 0: any */
+    /* No object, or one that has none of these ETags, else ERR_PRECONDITION. */
+    const struct md5_etag *none_etags;
+    uint32_t none_count;
     bool if_size, if_mtime;
     uint64_t size;
     int64_t mtime_s;

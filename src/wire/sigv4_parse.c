@@ -183,12 +183,19 @@ split_components(struct span rest, struct span *credential, struct span *signed_
 static bool
 take_date(struct sigv4_auth *auth, struct span text)
 {
-    char date[NUM_DATE_TEXT];
+    char date[NUM_DATE_TEXT], gmt[40];
 
     if (text.len == sizeof auth->date - 1 &&
         date_amz_parse(text, &auth->date_s) == ERR_OK) {
         memcpy(auth->date, text.at, text.len);
         return true;
+    }
+    /* botocore signs a Date as mail has it, with a zone in numbers. */
+    if (text.len > 6 && text.len < sizeof gmt &&
+        (memcmp(text.at + text.len - 6, " -0000", 6) == 0 ||
+         memcmp(text.at + text.len - 6, " +0000", 6) == 0)) {
+        snprintf(gmt, sizeof gmt, "%.*s GMT", (int)text.len - 6, text.at);
+        text = span_of(gmt);
     }
     if (date_http_parse(text, &auth->date_s) != ERR_OK)
         return false;

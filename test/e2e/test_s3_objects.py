@@ -45,10 +45,37 @@ def test_put_if_absent_and_if_match(s3, bucket):
     assert error_of(put, s3=s3, bucket=bucket, key="k", IfMatch=first) == (412, "PreconditionFailed")
     put(s3, bucket, "k", b"three", IfMatch=second.strip('"'))
     assert error_of(put, s3=s3, bucket=bucket, key="none", IfMatch=first) == (404, "NoSuchKey")
-    assert error_of(put, s3=s3, bucket=bucket, key="k", IfNoneMatch=first) == (501, "NotImplemented")
+    assert error_of(put, s3=s3, bucket=bucket, key="k", IfNoneMatch=first, IfMatch=second) == (501, "NotImplemented")
+    assert error_of(put, s3=s3, bucket=bucket, key="none", IfMatch="*") == (404, "NoSuchKey")
     assert read(s3, bucket, "k") == b"three"
     s3.delete_object(Bucket=bucket, Key="k")
     put(s3, bucket, "k", b"four", IfNoneMatch="*")
+
+
+@pytest.mark.parametrize("versions", [False, True])
+def test_put_unless_it_is_one_of_these(s3, bucket, versions):
+    """If-None-Match with ETags: refused where the current object has one of them, by PUT and Complete."""
+    if versions:
+        s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    none = '"' + "0" * 32 + '"'
+
+    def complete(**condition):
+        upload = s3.create_multipart_upload(Bucket=bucket, Key="k")["UploadId"]
+        part = s3.upload_part(Bucket=bucket, Key="k", UploadId=upload, PartNumber=1, Body=b"part")["ETag"]
+        return s3.complete_multipart_upload(Bucket=bucket, Key="k", UploadId=upload, MultipartUpload={"Parts": [{"PartNumber": 1, "ETag": part}]}, **condition)["ETag"]
+
+    def write(**condition):
+        return put(s3, bucket, "k", b"put", **condition)["ETag"]
+
+    for by in (write, complete):
+        first = by(IfNoneMatch=none)
+        for names in (first, first.strip('"'), f"{none}, {first}"):
+            assert error_of(by, IfNoneMatch=names) == (412, "PreconditionFailed")
+        assert error_of(by, IfNoneMatch=", ".join([none] * 17)) == (400, "InvalidRequest")
+        put(s3, bucket, "k", b"other")
+        assert by(IfNoneMatch=f"{none}, no-etag, {first}") == first
+        s3.delete_object(Bucket=bucket, Key="k")  # with versions: a delete marker is no object
+        assert by(IfNoneMatch=first) == first
 
 
 def test_the_condition_that_failed_is_named(s3, bucket):
@@ -100,8 +127,9 @@ def test_conditional_deletes(s3, bucket):
     assert error_of(s3.delete_object, IfMatchSize=4, **delete) == (412, "PreconditionFailed")
     assert error_of(s3.delete_object, IfMatchLastModifiedTime=when - datetime.timedelta(seconds=9), **delete) == (412, "PreconditionFailed")
     s3.delete_object(IfMatch=etag, IfMatchSize=5, IfMatchLastModifiedTime=when, **delete)
-    assert error_of(s3.delete_object, IfMatch=etag, **delete) == (404, "NoSuchKey")
+    s3.delete_object(IfMatch=etag, **delete)  # there is nothing to delete: 204, as without a condition
     s3.delete_object(IfMatchSize=5, **delete)
+    assert not s3.delete_objects(Bucket=bucket, Delete={"Objects": [{"Key": "k", "ETag": etag}]}).get("Errors")
 
     for key in ("a", "b", "c", "d"):
         put(s3, bucket, key, key.encode())
@@ -388,6 +416,25 @@ def test_multipart_checksums(s3, bucket):
             assert head.get(name) == (part[name] if kind == "COMPOSITE" else None)
             body = s3.get_object(Bucket=bucket, Key="k", PartNumber=n, ChecksumMode="ENABLED")["Body"].read()  # boto3 holds it against the header
             assert body == bodies[n - 1]
+
+
+@pytest.mark.parametrize("algorithm, kind", [("SHA256", "COMPOSITE"), ("SHA1", "COMPOSITE"), ("CRC32", "COMPOSITE"), ("CRC32", "FULL_OBJECT")])
+def test_complete_says_the_checksum_of_the_object(s3, bucket, algorithm, kind):
+    """The header of CompleteMultipartUpload is of the object, not of the document in its body."""
+    name = "Checksum" + algorithm
+
+    def complete(sum_of_all=None):
+        upload = s3.create_multipart_upload(Bucket=bucket, Key="k", ChecksumAlgorithm=algorithm, ChecksumType=kind)["UploadId"]
+        parts = []
+        for number, body in enumerate([b"a" * (5 * MIB), b"b" * 1000], 1):
+            part = s3.upload_part(Bucket=bucket, Key="k", UploadId=upload, PartNumber=number, Body=body, ChecksumAlgorithm=algorithm)
+            parts.append({"PartNumber": number, "ETag": part["ETag"], name: part[name]})
+        return s3.complete_multipart_upload(Bucket=bucket, Key="k", UploadId=upload, MultipartUpload={"Parts": parts}, **({name: sum_of_all} if sum_of_all else {}))
+
+    right = complete()[name]
+    assert complete(right)[name] == right and right.endswith("-2") == (kind == "COMPOSITE")
+    wrong = base64.b64encode(bytes([base64.b64decode(right.removesuffix("-2"))[0] ^ 1]) + base64.b64decode(right.removesuffix("-2"))[1:]).decode()
+    assert error_of(complete, sum_of_all=wrong + ("-2" if kind == "COMPOSITE" else "")) == (400, "BadDigest")
 
 
 def test_crc64nvme_is_made_where_a_client_sends_no_checksum(server, bucket):

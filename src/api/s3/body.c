@@ -39,6 +39,22 @@ decide_size(struct request *q, struct s3_body *b)
     return ERR_OK;
 }
 
+/* CompleteMultipartUpload: x-amz-checksum-... speak of the object, not of the document in the body. */
+static struct fields
+sums_of_body(struct request *q, struct fields headers)
+{
+    struct field *kept;
+    size_t n = 0;
+
+    if (q->http->head->method != HTTP_METHOD_POST || !query_has(&q->query, "uploadId"))
+        return headers;
+    kept = arena_alloc(q->arena, headers.count * sizeof *kept);
+    for (size_t i = 0; i < headers.count; i++)
+        if (checksum_of_header(headers.at[i].name) == CHECKSUM_NONE)
+            kept[n++] = headers.at[i];
+    return (struct fields){kept, n};
+}
+
 enum err
 s3_body_begin(struct request *q, struct s3_body *b)
 {
@@ -47,7 +63,7 @@ s3_body_begin(struct request *q, struct s3_body *b)
     enum err rc;
 
     *b = (struct s3_body){.q = q};
-    rc = checksum_request_parse(headers, &b->sums, &q->fault);
+    rc = checksum_request_parse(sums_of_body(q, headers), &b->sums, &q->fault);
     if (rc != ERR_OK)
         return rc;
     if (payload_is_chunked(auth->payload.kind)) {

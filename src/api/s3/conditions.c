@@ -9,34 +9,50 @@
 
 #define ETAGS_MAX 16
 
-/* `"a", "b"` as MD5s; ETags of another form match nothing, and are left out. */
+/* `"a", "b"` as MD5s; ETags of another form match nothing. */
 static enum err
-parse_etags(struct request *q, struct span list, struct object_condition *out)
+parse_etags(struct request *q, const char *header, struct span list,
+            const struct md5_etag **out, uint32_t *count)
 {
     struct md5_etag *etags = arena_alloc(q->arena, ETAGS_MAX * sizeof *etags);
 
-    if (span_is(span_trim(list), "*")) {
-        out->disk.if_exists = true;
-        return ERR_OK;
-    }
     while (list.len > 0) {
         const char *comma = memchr(list.at, ',', list.len);
         size_t len = comma != NULL ? (size_t)(comma - list.at) : list.len;
-        struct md5_etag *e = &etags[out->disk.etag_count];
+        struct md5_etag *e = &etags[*count];
         unsigned parts = 0;
 
-        if (out->disk.etag_count == ETAGS_MAX)
-            return fault_set(&q->fault, S3_InvalidRequest, "If-Match names over %u ETags",
-                             ETAGS_MAX);
+        if (*count == ETAGS_MAX)
+            return fault_set(&q->fault, S3_InvalidRequest, "%s names over %u ETags",
+                             header, ETAGS_MAX);
         if (!etag_parse(etag_unquote((struct span){list.at, len}), e->md5, &parts))
             memset(e->md5, 0, sizeof e->md5); /* the ETag of nothing */
         e->parts = parts;
-        out->disk.etag_count++;
+        ++*count;
         list = span_from(list, len + (comma != NULL));
     }
-    out->disk.etags = etags;
-    out->disk.if_exists = true;
+    *out = etags;
     return ERR_OK;
+}
+
+static enum err
+parse_if_match(struct request *q, struct span list, struct object_condition *out)
+{
+    out->disk.if_exists = true;
+    return span_is(span_trim(list), "*")
+               ? ERR_OK
+               : parse_etags(q, "If-Match", list, &out->disk.etags,
+                             &out->disk.etag_count);
+}
+
+static enum err
+parse_if_none_match(struct request *q, struct span list, struct object_condition *out)
+{
+    out->disk.if_absent = span_is(span_trim(list), "*");
+    return out->disk.if_absent
+               ? ERR_OK
+               : parse_etags(q, "If-None-Match", list, &out->disk.none_etags,
+                             &out->disk.none_count);
 }
 
 static enum err
@@ -62,14 +78,9 @@ s3_write_condition(struct request *q, const struct object_condition **out)
         return ERR_OK;
     if (match.at != NULL && none.at != NULL)
         return not_built(q, "If-None-Match");
-    /* As AWS: put-if-absent, and nothing else. */
-    if (none.at != NULL && !span_is(span_trim(none), "*"))
-        return not_built(q, "If-None-Match");
     c = arena_alloc(q->arena, sizeof *c);
-    *c = (struct object_condition){
-        .disk = {.if_absent = none.at != NULL}, .if_match = match, .if_none_match = none};
-    if (match.at != NULL)
-        rc = parse_etags(q, match, c);
+    *c = (struct object_condition){.if_match = match, .if_none_match = none};
+    rc = match.at != NULL ? parse_if_match(q, match, c) : parse_if_none_match(q, none, c);
     *out = c;
     return rc;
 }
@@ -115,9 +126,8 @@ s3_delete_condition(struct request *q, const struct object_condition **out)
         return not_built(q, "If-None-Match");
     rc = parse_delete_headers(q, c, &given);
     if (rc == ERR_OK && match.at != NULL)
-        rc = parse_etags(q, match, c);
-    /* Size and time alone are about what is there, if something is. */
-    c->disk.or_absent = match.at == NULL;
+        rc = parse_if_match(q, match, c);
+    c->disk.or_absent = true; /* what is not there is deleted */
     if (rc == ERR_OK && given)
         *out = c;
     return rc;
@@ -136,13 +146,13 @@ s3_item_condition(struct request *q, const struct s3xml_delete_item *item,
                                             .size = item->size,
                                             .if_mtime = item->has_mtime,
                                             .mtime_s = item->mtime_s,
-                                            .or_absent = item->etag.at == NULL}};
+                                            .or_absent = true}};
     if (item->etag.at != NULL) {
         c->if_match = span_is(item->etag, "*")
                           ? item->etag
                           : span_of(arena_printf(q->arena, "\"%.*s\"",
                                                  SPAN_ARG(etag_unquote(item->etag))));
-        rc = parse_etags(q, item->etag, c);
+        rc = parse_if_match(q, item->etag, c);
     }
     *out = c;
     return rc;

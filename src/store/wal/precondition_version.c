@@ -1,5 +1,7 @@
 #include "store/wal/precondition_version.h"
 
+#include <assert.h>
+
 #include "store/record/format.h"
 #include "store/record/log_record.h"
 #include "store/store_entry.h"
@@ -8,13 +10,14 @@
 #include "store/wal/commit.h"
 
 static bool
-etag_is_one_of(const struct store_condition *c, const struct entry *entry)
+etag_is_one_of(const struct md5_etag *etags, uint32_t count, const struct entry *entry)
 {
+    assert(count == 0 || etags != NULL);
     if ((entry->flags & ENTRY_ETAG_TEXT) != 0)
         return false;
-    for (uint32_t i = 0; i < c->etag_count; i++)
-        if (c->etags[i].parts == entry->parts &&
-            memcmp(c->etags[i].md5, entry->md5, sizeof entry->md5) == 0)
+    for (uint32_t i = 0; i < count; i++)
+        if (etags[i].parts == entry->parts &&
+            memcmp(etags[i].md5, entry->md5, sizeof entry->md5) == 0)
             return true;
     return false;
 }
@@ -24,12 +27,14 @@ static enum err
 check_state(const struct store_condition *c, bool exists, const struct entry *entry,
             struct errbuf *eb)
 {
+    if (exists && etag_is_one_of(c->none_etags, c->none_count, entry))
+        return err_set(eb, ERR_PRECONDITION, "the object has this ETag");
     if (!c->if_exists && c->etag_count == 0 && !c->if_size && !c->if_mtime)
         return ERR_OK;
     if (!exists)
         return c->or_absent ? ERR_OK
                             : err_set(eb, ERR_NOT_FOUND, "the object does not exist");
-    if (c->etag_count > 0 && !etag_is_one_of(c, entry))
+    if (c->etag_count > 0 && !etag_is_one_of(c->etags, c->etag_count, entry))
         return err_set(eb, ERR_PRECONDITION, "the object has another ETag");
     if (c->if_size && entry->size != c->size)
         return err_set(eb, ERR_PRECONDITION, "the object has another size");

@@ -420,8 +420,13 @@ test_dates(void)
     memcpy(name, "date\0", 5);
     CHECK_U64(verify(&r, NULL, SECRET, NOW_S), S3_SignatureDoesNotMatch);
     CHECK_SAYS(extra("StringToSign"), "\n20130524T000000Z\n");
-    char *value = (char *)(uintptr_t)r.headers[at][1];
-    value[0] = 'x';
+    char *value = (char *)(uintptr_t)r.headers[at][1], *held = value;
+    value = strdup("Fri, 24 May 2013 00:00:00 -0000"); /* as botocore writes it */
+    r.headers[at][1] = value;
+    CHECK_U64(verify(&r, NULL, SECRET, NOW_S), S3_SignatureDoesNotMatch);
+    CHECK_SAYS(extra("StringToSign"), "\n20130524T000000Z\n");
+    free(held);
+    value[5] = 'x';
     CHECK_U64(verify(&r, NULL, SECRET, NOW_S), S3_AccessDenied);
     CHECK_SAYS(fault.message, "valid Date or x-amz-date");
     memcpy(name, "none", 4);
