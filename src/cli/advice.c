@@ -111,6 +111,9 @@ hint_of_words(enum err rc, const char *text, const struct advice_of *of, struct 
         buf_puts(out, "forebay disk ls lists the disks");
     } else if (rc == ERR_NOT_FOUND && strstr(text, "no job") != NULL) {
         buf_puts(out, "forebay jobs --all lists the jobs");
+    } else if (rc == ERR_NOT_FOUND && (strstr(text, "no folder") != NULL ||
+                                       strstr(text, "No such file") != NULL)) {
+        buf_puts(out, "check the path: it is one of this machine");
     } else if (rc == ERR_NOT_FOUND) {
         buf_puts(out, "forebay ls lists objects; names are case-sensitive");
     } else {

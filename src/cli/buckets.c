@@ -148,17 +148,17 @@ empty_bucket(struct session *s, struct span bucket, const char *where)
         rc = session_all_listed(s);
     if (rc == ERR_OK && x.count > 0) {
         if (!s->quiet)
-            fprintf(stderr,
-                    "s3://%.*s holds %llu objects, %s: they are deleted first%s\n",
+            fprintf(stderr, "s3://%.*s holds %llu object%s, %s: deleted first%s\n",
                     SPAN_ARG(bucket), (unsigned long long)x.count,
-                    num_size_text(x.bytes, size), where);
+                    x.count == 1 ? "" : "s", num_size_text(x.bytes, size), where);
         x.remover.attached.asked = true;
         x.remover.dry = args_has(s->args, "dry-run");
         x.remover.tell = x.remover.dry && !s->quiet && s->output != OUTPUT_JSON;
         if (!x.remover.dry)
-            rc = select_agreed(s, &s->eb, "delete %llu objects%s, and %s s3://%.*s",
-                               (unsigned long long)x.count, where,
-                               where[0] != '\0' ? "detach" : "remove", SPAN_ARG(bucket));
+            rc =
+                select_agreed(s, &s->eb, "delete %llu object%s%s, and %s s3://%.*s",
+                              (unsigned long long)x.count, x.count == 1 ? "" : "s", where,
+                              where[0] != '\0' ? "detach" : "remove", SPAN_ARG(bucket));
     }
     if (rc == ERR_OK && x.count > 0) {
         *f = (struct flow){.s = s,
@@ -249,8 +249,7 @@ remove_bucket(struct session *s)
     if (rc == ERR_OK)
         rc = s3_bucket_remove(s->s3, p.bucket, &f, &s->eb);
     if (rc == ERR_NOT_EMPTY)
-        err_set(&s->eb, rc, "s3://%.*s is not empty; --force deletes its objects too",
-                SPAN_ARG(p.bucket));
+        err_set(&s->eb, rc, "s3://%.*s is not empty", SPAN_ARG(p.bucket));
     if (rc != ERR_OK)
         return session_fail(s, rc);
     if (s->output == OUTPUT_NAME)

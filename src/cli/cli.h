@@ -44,13 +44,14 @@ struct cli_group {
 };
 extern const struct cli_group cli_disk_group;   /* disk.c has the list */
 extern const struct cli_group cli_user_group;   /* user.c */
+extern const struct cli_group cli_config_group; /* config.c */
 extern const struct cli_group cli_bucket_group; /* bucket.c */
 extern const struct cli_verb cli_bucket_attach, cli_bucket_detach, cli_bucket_set_verb;
 extern const struct cli_verb cli_share;
 extern const struct cli_verb cli_pin, cli_unpin, cli_evict, cli_secrets;
 extern const struct cli_verb cli_ping, cli_ready, cli_doctor;
 extern const struct cli_verb cli_prefetch, cli_jobs, cli_wait, cli_cancel;
-extern const struct cli_verb cli_serve, cli_config, cli_version, cli_tls;
+extern const struct cli_verb cli_serve, cli_version, cli_tls;
 extern const struct cli_verb cli_mb, cli_rb, cli_ls, cli_cp, cli_put, cli_get;
 extern const struct cli_verb cli_trace, cli_top, cli_explain, cli_man, cli_completion,
     cli_batch;

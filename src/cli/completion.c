@@ -7,6 +7,7 @@
 #include "cli/session.h"
 #include "cli/verbs.h"
 #include "cli/walk.h"
+#include "conf/conf.h"
 
 #define NAMES_SHOWN 200
 
@@ -78,6 +79,64 @@ offer_verb(void *arg, const struct verb *v)
         strncmp(v->name, w->first, (size_t)(space - v->name)) == 0 &&
         w->first[space - v->name] == '\0')
         offer(w, space + 1);
+}
+
+/* "iec|si|raw": the words that a flag takes. */
+static void
+offer_choices(const struct wanting *w, const char *value)
+{
+    char word[64];
+
+    if (value == NULL || strchr(value, '|') == NULL)
+        return;
+    for (size_t len; *value != '\0'; value += len + (value[len] == '|')) {
+        len = strcspn(value, "|");
+        snprintf(word, sizeof word, "%.*s", (int)len, value);
+        offer(w, word);
+    }
+}
+
+/* The flag of the word before, if that takes a value: "-o", "--units". */
+static const struct flag *
+flag_before(const struct verb *v, const char *word)
+{
+    for (const struct flag *f = v->flags; f != NULL && f->name != NULL; f++)
+        if (f->value != NULL &&
+            ((word[0] == '-' && word[1] == f->letter && f->letter != 0 &&
+              word[2] == '\0') ||
+             (strncmp(word, "--", 2) == 0 && strcmp(word + 2, f->name) == 0)))
+            return f;
+    return NULL;
+}
+
+static void
+offer_options(const struct wanting *w)
+{
+    for (unsigned i = 0; i < OPT_COUNT_; i++)
+        offer(w, conf_option_name((enum conf_option)i));
+}
+
+/* What stands in place of an argument: subcommands of a verb ("show | check [FILE]"), options of the server. */
+static void
+offer_arguments(const struct wanting *w, const struct verb *v, size_t count)
+{
+    const char *at = v->arguments;
+    char word[64];
+
+    if (strcmp(v->name, "explain") == 0 || strcmp(v->name, "config explain") == 0)
+        offer_options(w);
+    if (strcmp(v->name, "help") == 0)
+        verbs_each(offer_verb, &(struct wanting){.begin = w->begin});
+    while (count == 0 && at != NULL && *at != '\0') {
+        size_t len = strcspn(at, " |");
+
+        snprintf(word, sizeof word, "%.*s", (int)len, at);
+        if (len > 0 && word[0] >= 'a' && word[0] <= 'z' && strchr(word, ':') == NULL)
+            offer(w, word);
+        at = strchr(at, '|');
+        if (at != NULL)
+            at += strspn(at, "| ");
+    }
 }
 
 static void
@@ -155,6 +214,7 @@ words(const struct args *a)
     size_t before = a->count > 2 ? a->count - 2 : 0;
     struct wanting w = {.begin = word};
     const struct cli_verb *v;
+    const struct flag *flag;
     struct errbuf eb = {{0}};
     int used = 0;
 
@@ -169,8 +229,16 @@ words(const struct args *a)
     if (strncmp(word, "s3://", 5) == 0 || strncmp(word, "forebay://", 10) == 0)
         return session_run(a, offer_names, (void *)(uintptr_t)word);
     v = verbs_find((int)before, (char *const *)(uintptr_t)(a->at + 1), &used, &eb);
-    if (v != NULL && word[0] == '-')
+    if (v == NULL)
+        return EXIT_OK_;
+    flag = flag_before(v->verb, a->at[before]);
+    w.first = a->at[before];
+    if (flag != NULL)
+        offer_choices(&w, flag->value);
+    else if (word[0] == '-')
         offer_flags(&w, v->verb->flags);
+    else
+        offer_arguments(&w, v->verb, before - (size_t)used);
     return EXIT_OK_;
 }
 

@@ -10,12 +10,16 @@
 
 extern char **environ;
 
-static const struct flag flags[] = {
-    {"config", 'c', "FILE", "a configuration file (TOML)", false},
-    {"set", 0, "NAME=VALUE", "sets one option", true},
+#define SERVER_FLAGS                                                                     \
+    {"config", 'c', "FILE", "a configuration file (TOML)", false},                       \
+        {"set", 0, "NAME=VALUE", "sets one option", true},                               \
+        {"json", 0, NULL, "as JSON", false},                                             \
+    {                                                                                    \
+        "client", 0, NULL, "the command line's own settings, not the server's", false    \
+    }
+static const struct flag show_flags[] = {
+    SERVER_FLAGS,
     {"origin", 0, NULL, "print where each value came from", false},
-    {"json", 0, NULL, "as JSON", false},
-    {"client", 0, NULL, "the command line's own settings, not the server's", false},
     {"endpoint-url", 0, "URL", "of the command line: as for other verbs", false},
     {"profile", 0, "NAME", "the same", false},
     {"region", 0, "NAME", "the same", false},
@@ -25,24 +29,37 @@ static const struct flag flags[] = {
     {"no-sign", 0, NULL, "the same", false},
     {NULL, 0, NULL, NULL, false},
 };
-static const char *const examples[] = {
-    "forebay config show --origin",        "forebay config show --client --profile lab",
-    "forebay config check forebay.toml",   "forebay config check --client",
-    "forebay config explain cache.budget", NULL,
-};
-static const struct verb verb = {
-    .name = "config",
-    .summary = "show, check and explain the options of the server; of the command line "
-               "with --client",
-    .arguments = "show | check [FILE] | explain [NAME]",
-    .least = 1,
-    .most = 2,
-    .examples = examples,
-    .flags = flags,
-    .more = "show --origin ends with the settings of the command line, as comments: "
-            "endpoint, region, keys, and which flag,\nvariable or profile said each. "
-            "check looks at ~/.config/forebay/config.toml as well, where there is one.",
-};
+static const char *const show_examples[] = {
+    "forebay config show --origin", "forebay config show --client --profile lab", NULL};
+static const struct verb show = {
+    .name = "config show",
+    .summary = "show the options of the server; of the command line with --client",
+    .arguments = "",
+    .examples = show_examples,
+    .flags = show_flags,
+    .more = "--origin ends with the settings of the command line, as comments: "
+            "endpoint, region, keys, and which flag,\nvariable or profile said each."};
+
+static const struct flag check_flags[] = {SERVER_FLAGS, {NULL, 0, NULL, NULL, false}};
+static const char *const check_examples[] = {"forebay config check forebay.toml",
+                                             "forebay config check --client", NULL};
+static const struct verb check = {
+    .name = "config check",
+    .summary = "check a configuration file, or with --client one of profiles",
+    .arguments = "[FILE]",
+    .most = 1,
+    .examples = check_examples,
+    .flags = check_flags,
+    .more = "Without FILE it looks at ~/.config/forebay/config.toml as well, where there "
+            "is one."};
+
+static const char *const explain_examples[] = {"forebay config explain cache.budget",
+                                               "forebay config explain", NULL};
+static const struct verb explain = {.name = "config explain",
+                                    .summary = "explain an option of the server, or all",
+                                    .arguments = "[NAME]",
+                                    .most = 1,
+                                    .examples = explain_examples};
 
 /* ---- of the command line ---- */
 
@@ -78,7 +95,7 @@ static enum err
 config_check(const struct args *a, struct buf *out, struct errbuf *eb)
 {
     bool client = args_has(a, "client"), json = args_has(a, "json");
-    const char *file = a->count == 2 ? a->at[1] : NULL;
+    const char *file = a->count == 1 ? a->at[0] : NULL;
     enum err rc = ERR_OK;
 
     if (!client && !json)
@@ -105,18 +122,18 @@ add_client(const struct args *a, struct buf *out)
 
 /* ---- all of it ---- */
 
+/* `file` NULL: the one of --config, if any. */
 static enum err
-config_load(const struct args *a, struct conf *c, struct errbuf *eb)
+config_load(const struct args *a, const char *file, struct conf *c, struct errbuf *eb)
 {
-    const char *file = args_value(a, "config"), *pair;
+    const char *pair;
     enum err rc;
 
     if (args_has(a, "client"))
         return ERR_OK; /* nothing of the server's */
-    if (strcmp(a->at[0], "check") == 0 && a->count == 2)
-        file = a->at[1];
+    if (file == NULL)
+        file = args_value(a, "config");
     rc = file != NULL ? conf_file(c, file, eb) : ERR_OK;
-
     if (rc == ERR_OK)
         rc = conf_env(c, environ, eb);
     for (size_t i = 0; rc == ERR_OK && (pair = args_nth(a, "set", i)) != NULL; i++)
@@ -125,37 +142,29 @@ config_load(const struct args *a, struct conf *c, struct errbuf *eb)
 }
 
 static enum err
-config_act(const struct args *a, struct conf *c, struct buf *out, struct errbuf *eb)
+config_show(const struct args *a, struct conf *c, struct buf *out, struct errbuf *eb)
 {
-    const char *what = a->at[0];
+    bool json = args_has(a, "json");
 
-    bool client = args_has(a, "client"), json = args_has(a, "json");
-
-    if (client && strcmp(what, "show") == 0)
+    if (args_has(a, "client"))
         return show_client(a, "", out, eb);
-    if (strcmp(what, "check") == 0)
-        return config_check(a, out, eb);
-    if (strcmp(what, "show") == 0) {
-        conf_show(c,
-                  json                    ? CONF_AS_JSON
-                  : args_has(a, "origin") ? CONF_AS_TOML_ORIGIN
-                                          : CONF_AS_TOML,
-                  out);
-        if (args_has(a, "origin") && !json)
-            add_client(a, out);
-        return ERR_OK;
-    }
-    if (json && strcmp(what, "explain") == 0)
-        return err_set(eb, ERR_BAD_REQUEST,
-                       "config explain is text; config show --json has the values");
-    if (strcmp(what, "explain") == 0 && a->count == 2)
-        return conf_explain(span_of(a->at[1]), out, eb);
-    if (strcmp(what, "explain") == 0) {
-        conf_reference(out);
-        return ERR_OK;
-    }
-    return err_set(eb, ERR_BAD_REQUEST, "config \"%s\": expected show, check or explain",
-                   what);
+    conf_show(c,
+              json                    ? CONF_AS_JSON
+              : args_has(a, "origin") ? CONF_AS_TOML_ORIGIN
+                                      : CONF_AS_TOML,
+              out);
+    if (args_has(a, "origin") && !json)
+        add_client(a, out);
+    return ERR_OK;
+}
+
+static enum err
+config_explain(const struct args *a, struct buf *out, struct errbuf *eb)
+{
+    if (a->count == 1)
+        return conf_explain(span_of(a->at[0]), out, eb);
+    conf_reference(out);
+    return ERR_OK;
 }
 
 static enum exit_code
@@ -164,18 +173,31 @@ config_run(const struct args *a)
     struct conf *c = conf_new();
     struct errbuf eb = {{0}};
     struct buf out;
-    enum err rc = config_load(a, c, &eb);
+    enum err rc = ERR_OK;
 
     buf_init(&out, MIB(1));
+    if (a->verb != &explain)
+        rc = config_load(a, a->verb == &check && a->count == 1 ? a->at[0] : NULL, c, &eb);
     if (rc == ERR_OK)
-        rc = config_act(a, c, &out, &eb);
+        rc = a->verb == &show    ? config_show(a, c, &out, &eb)
+             : a->verb == &check ? config_check(a, &out, &eb)
+                                 : config_explain(a, &out, &eb);
     if (rc == ERR_OK)
         fwrite(out.at, 1, out.len, stdout);
     buf_fini(&out);
     conf_free(&c);
     return rc == ERR_OK            ? EXIT_OK_
-           : rc == ERR_BAD_REQUEST ? cli_usage(&eb, &verb)
+           : rc == ERR_BAD_REQUEST ? cli_usage(&eb, a->verb)
                                    : cli_fail(rc, &eb);
 }
 
-const struct cli_verb cli_config = {&verb, config_run};
+static const struct verb group = {
+    .name = "config",
+    .summary = "show, check and explain the options of the server; of the command line "
+               "with --client"};
+static const struct cli_verb cli_show = {&show, config_run},
+                             cli_check = {&check, config_run},
+                             cli_config_explain = {&explain, config_run};
+static const struct cli_verb *const verbs[] = {&cli_show, &cli_check, &cli_config_explain,
+                                               NULL};
+const struct cli_group cli_config_group = {&group, verbs};

@@ -11,6 +11,7 @@
 #include "cli/disk_tool.h"
 #include "cli/import.h"
 #include "cli/passphrase.h"
+#include "cli/restore_check.h"
 #include "meta/dump.h"
 #include "rt/loop.h"
 #include "wire/json_get.h"
@@ -307,6 +308,9 @@ take_state(struct restoring *r, struct errbuf *eb)
             eb, ERR_BAD_REQUEST,
             "the node's state stands twice in the backup, or before what it says "
             "of itself");
+    rc = restore_check_state(dump, (unsigned)r->tool->args->count - 1, eb);
+    if (rc != ERR_OK)
+        return rc;
     while ((rc = meta_dump_next(&dump, &key, &value, eb)) == ERR_OK) {
         if (!map_is_own_key(key))
             rc = put_pair(r, key, value, eb);
@@ -473,6 +477,8 @@ restore_work(struct disk_tool *t)
     buf_init(&r->keys, SMALL_MAX);
     if (file != NULL)
         t->rc = passphrase_load(file, &r->passphrase, &t->eb);
+    if (t->rc == ERR_OK)
+        t->rc = restore_check_file(a->at[0], (unsigned)a->count - 1, &t->eb);
     if (t->rc == ERR_OK)
         t->rc = node_offline_open(a->at + 1, (unsigned)a->count - 1, &r->node, &t->eb);
     if (t->rc == ERR_OK)

@@ -175,9 +175,9 @@ rm_agree(struct removal *r, struct session *s)
     if (r->count == 0)
         return ERR_OK;
     r->remover.attached.asked = true;
-    return select_agreed(s, &s->eb, "delete %" PRIu64 " objects, %s%s%s", r->count,
-                         num_size_text(r->bytes, size), r->remotes[0] != '\0' ? "," : "",
-                         r->remotes);
+    return select_agreed(s, &s->eb, "delete %" PRIu64 " object%s, %s%s%s", r->count,
+                         r->count == 1 ? "" : "s", num_size_text(r->bytes, size),
+                         r->remotes[0] != '\0' ? "," : "", r->remotes);
 }
 
 static enum exit_code

@@ -98,7 +98,7 @@ def test_rb_of_a_bucket_that_is_not_empty(cli, tmp_path):
     cli("rb", "s3://full", status=1)
     assert "full" in cli.stderr
     cli("rb", "--force", "s3://full", status=2)  # no terminal to ask on
-    assert "1 objects" in cli.stderr and "--yes" in cli.stderr
+    assert "1 object," in cli.stderr and "--yes" in cli.stderr
     assert cli("cat", "s3://full/k") == b"x"
     assert b"would delete s3://full/k" in cli("rb", "--force", "-n", "s3://full")
     assert cli("cat", "s3://full/k") == b"x"

@@ -191,11 +191,12 @@ def test_mb_of_a_folder_is_refused(cli):
 
 
 def run(*args, status=0, input=None):
-    done = subprocess.run([str(a) for a in (forebay.binary(), *args)], env=forebay.server_env(), input=input, capture_output=True, text=True, timeout=PATIENCE)
+    done = subprocess.run([str(a) for a in (forebay.binary(), *args)], env=forebay.server_env(), input=input, capture_output=True, timeout=PATIENCE)
+    said = (done.stdout + done.stderr).decode(errors="replace")
     for word in forebay.BAD_WORDS:
-        assert word not in done.stderr, done.stderr
-    assert done.returncode == status, f"{args}: {done.returncode}\n{done.stdout}\n{done.stderr}"
-    return done.stdout + done.stderr
+        assert word not in said, said
+    assert done.returncode == status, f"{args}: {done.returncode}\n{said}"
+    return said
 
 
 def test_an_export_is_of_all_disks_or_says_what_is_not_in_it(start_forebay, tmp_path):
@@ -488,3 +489,47 @@ def test_diff_agrees_with_sync_and_takes_two_servers(cli, tree, tmp_path, start_
     there("rm", f"{tree}/e")
     assert cli("diff", tree, tree, "--to-endpoint-url", other.endpoint, status=1) == "< e\n"
     cli("diff", down, tree, "--to-endpoint-url", other.endpoint, status=2)
+
+
+def test_restore_says_how_many_folders_the_copies_want(start_forebay, tmp_path):
+    process = start_forebay("a", args=(str(tmp_path / "b"),))
+    here = Cli(process, tmp_path)
+    here("mb", "s3://twice")
+    here("bucket", "set", "s3://twice", "--copies", "2", "--wait")
+    (tmp_path / "f").write_bytes(b"x")
+    here("cp", tmp_path / "f", "s3://twice/f")
+    here("backup", tmp_path / "all.tar")
+    process.end()
+    said = run("restore", tmp_path / "all.tar", tmp_path / "new", status=2)
+    assert 'bucket "twice" of the backup has 2 copies' in said and "name 2 folders" in said
+    assert not (tmp_path / "new").exists()  # nothing was written
+    said = run("restore", "-", tmp_path / "piped", status=2, input=(tmp_path / "all.tar").read_bytes())
+    assert "name 2 folders" in said
+    run("restore", tmp_path / "all.tar", tmp_path / "new", tmp_path / "second")
+    again = Cli(start_forebay("new", args=(str(tmp_path / "second"),)), tmp_path)
+    assert again("cat", "s3://twice/f") == "x"
+
+
+# ---- help and completion ----
+
+
+def test_completion_knows_subcommands_options_and_forms(cli):
+    def words(*line):
+        return cli("completion", "words", "--", *line).split()
+
+    assert words("bucket", "de") == ["detach"]
+    assert words("config", "") == ["show", "check", "explain"]
+    assert words("tls", "self") == ["selfsign"] and words("secrets", "ro") == ["rotate"]
+    assert "cache.budget" in words("explain", "cache.") and "cache.budget" in words("config", "explain", "cache.b")
+    assert words("ls", "-o", "j") == ["json", "jsonl"] and words("ls", "--output", "") == ["table", "json", "jsonl", "name"]
+    assert words("ls", "--units", "s") == ["si"]
+    assert words("completion", "z") == ["zsh"]
+    assert words("env", "--format", "p") == ["python"]
+    assert "--remote" in words("rb", "--re")
+
+
+def test_help_of_a_subcommand_shows_its_own_flags(cli):
+    assert "--ttl" in cli("bucket", "set", "--help") and "--ttl TIME" not in cli("bucket", "attach", "--help")
+    assert "--store-credentials" in cli("bucket", "attach", "--help") and "--store-credentials" not in cli("bucket", "ls", "--help")
+    assert "--origin" in cli("config", "show", "--help") and "--origin" not in cli("config", "check", "--help")
+    assert "detach" in cli("bucket", "--help") and "explain" in cli("config", "--help")
