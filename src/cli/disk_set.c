@@ -189,11 +189,11 @@ disk_set_list(struct session *s)
 }
 
 static enum exit_code
-run_ls(const struct args *a)
+disk_set_run_ls(const struct args *a)
 {
     return session_run(a, disk_set_list, NULL);
 }
-const struct cli_verb cli_disk_ls = {&ls, run_ls};
+const struct cli_verb cli_disk_ls = {&ls, disk_set_run_ls};
 
 /* ---- add ---- */
 
@@ -248,11 +248,11 @@ do_add(struct session *s)
 }
 
 static enum exit_code
-run_add(const struct args *a)
+disk_set_run_add(const struct args *a)
 {
     return session_run(a, do_add, NULL);
 }
-const struct cli_verb cli_disk_add = {&add, run_add};
+const struct cli_verb cli_disk_add = {&add, disk_set_run_add};
 
 /* ---- drain, remove ---- */
 

@@ -133,7 +133,7 @@ restore_put_keys(struct restoring *r, struct errbuf *eb)
 
 /* They stand before what the backup says of itself: a wrong passphrase is an error at once, what they hold waits. */
 static enum err
-take_keys(struct restoring *r, struct errbuf *eb)
+restore_take_keys(struct restoring *r, struct errbuf *eb)
 {
     struct unseal_job job = {.passphrase = {r->passphrase.text, r->passphrase.len},
                              .sealed = buf_span(&r->small),
@@ -335,7 +335,7 @@ end_member(struct restoring *r, struct errbuf *eb)
     else if (r->member == M_STATE)
         rc = take_state(r, eb);
     else if (r->member == M_KEYS)
-        rc = take_keys(r, eb);
+        rc = restore_take_keys(r, eb);
     r->member = M_SKIP;
     return rc;
 }
@@ -439,7 +439,7 @@ restore_say(void *arg, const char *sentence)
 }
 
 static void
-on_bytes(void *arg, uint64_t bytes)
+restore_on_bytes(void *arg, uint64_t bytes)
 {
     const struct restoring *r = arg;
 
@@ -470,8 +470,10 @@ restore_work(struct disk_tool *t)
     const struct args *a = t->args;
     const char *file = args_value(a, "passphrase-file");
 
-    r->options = (struct import_options){
-        .exact_buckets = true, .say = restore_say, .progress = on_bytes, .arg = r};
+    r->options = (struct import_options){.exact_buckets = true,
+                                         .say = restore_say,
+                                         .progress = restore_on_bytes,
+                                         .arg = r};
     r->arena = arena_new(4096, MIB(1));
     buf_init(&r->small, SMALL_MAX);
     buf_init(&r->keys, SMALL_MAX);

@@ -11,7 +11,7 @@
 #define STATE_MAX (17u << 20)
 
 static enum err
-check_bucket(struct span record, unsigned disks, struct errbuf *eb)
+restore_check_bucket(struct span record, unsigned disks, struct errbuf *eb)
 {
     struct map_bucket *b = NULL;
     const struct map_bucket *drop;
@@ -39,7 +39,7 @@ restore_check_state(struct span state, unsigned disks, struct errbuf *eb)
 
     while (rc == ERR_OK && meta_dump_next(&state, &key, &value, NULL) == ERR_OK)
         if (span_starts(key, SPAN("bucket/")))
-            rc = check_bucket(value, disks, eb);
+            rc = restore_check_bucket(value, disks, eb);
     return rc;
 }
 
@@ -55,7 +55,7 @@ struct checking {
 
 /* Any error ends the reading: c->rc says what was found. */
 static enum err
-check_begin(void *arg, const struct tar_head *h, struct errbuf *eb)
+restore_check_begin(void *arg, const struct tar_head *h, struct errbuf *eb)
 {
     struct checking *c = arg;
 
@@ -68,7 +68,7 @@ check_begin(void *arg, const struct tar_head *h, struct errbuf *eb)
 }
 
 static enum err
-check_data(void *arg, struct span data, struct errbuf *eb)
+restore_check_data(void *arg, struct span data, struct errbuf *eb)
 {
     struct checking *c = arg;
 
@@ -79,7 +79,7 @@ check_data(void *arg, struct span data, struct errbuf *eb)
 }
 
 static enum err
-check_end(void *arg, struct errbuf *eb)
+restore_check_end(void *arg, struct errbuf *eb)
 {
     struct checking *c = arg;
 
@@ -93,8 +93,10 @@ enum err
 restore_check_file(const char *path, unsigned disks, struct errbuf *eb)
 {
     struct checking c = {.disks = disks, .eb = eb};
-    struct archive_members members = {
-        .arg = &c, .begin = check_begin, .data = check_data, .end = check_end};
+    struct archive_members members = {.arg = &c,
+                                      .begin = restore_check_begin,
+                                      .data = restore_check_data,
+                                      .end = restore_check_end};
 
     if (strcmp(path, "-") == 0)
         return ERR_OK;

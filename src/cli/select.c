@@ -71,7 +71,7 @@ struct reading {
 };
 
 static void
-read_line(void *arg)
+select_read_line(void *arg)
 {
     struct reading *r = arg;
 
@@ -88,7 +88,7 @@ names_of_file(struct naming *n, const char *path, bool null, struct errbuf *eb)
     if (r.in == NULL)
         return err_set(eb, ERR_NOT_FOUND, "--from-file \"%s\" cannot be read", path);
     for (;;) {
-        rc = rt_blocking(read_line, &r, DEADLINE_NEVER);
+        rc = rt_blocking(select_read_line, &r, DEADLINE_NEVER);
         if (rc != ERR_OK || r.len < 0)
             break;
         while (r.len > 0 &&

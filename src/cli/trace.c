@@ -59,7 +59,7 @@ is_status(const char *pattern, uint64_t status)
 }
 
 static bool
-is_wanted(const struct tracing *t, const json_t *r)
+trace_is_wanted(const struct tracing *t, const json_t *r)
 {
     const char *path = json_get_text(r, "path", "");
     size_t len = t->bucket != NULL ? strlen(t->bucket) : 0;
@@ -108,7 +108,7 @@ trace_take(struct tracing *t, struct span answer)
     t->lost += json_get_u64(doc, "lost");
     json_array_foreach(json_object_get(doc, "requests"), i, r)
     {
-        if (!is_wanted(t, r) || (t->count > 0 && t->told == t->count))
+        if (!trace_is_wanted(t, r) || (t->count > 0 && t->told == t->count))
             continue;
         t->told++;
         trace_print(t, r);
