@@ -16,8 +16,9 @@
 
 /* ---- kinds and states ---- */
 
-static const struct job_kind *const kinds[] = {&job_prefetch, &job_evict, &job_copies,
-                                               &job_drain, &job_fill};
+static const struct job_kind *const kinds[] = {
+    &job_prefetch, &job_evict,       &job_copies,       &job_drain,
+    &job_fill,     &job_copy_bucket, &job_copy_objects, &job_delete_objects};
 
 const struct job_kind *
 job_kind_find(struct span name)

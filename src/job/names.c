@@ -91,9 +91,10 @@ count_names(struct span list, uint64_t *count, struct errbuf *eb)
     return rc;
 }
 
-enum err
-names_check(struct job_service *s, const char *kind, const struct job_arg *known,
-            const json_t *args, struct span list, struct buf *what, struct errbuf *eb)
+static enum err
+names_check_bucket(struct job_service *s, const char *kind, const struct job_arg *known,
+                   const json_t *args, struct span list, bool attached, struct buf *what,
+                   struct errbuf *eb)
 {
     const char *bucket = json_string_value(json_object_get(args, "bucket"));
     const char *prefix = json_string_value(json_object_get(args, "prefix"));
@@ -114,7 +115,7 @@ names_check(struct job_service *s, const char *kind, const struct job_arg *known
     b = map_bucket_find(map_now(s->options.map), span_of(bucket));
     if (b == NULL)
         return err_set(eb, ERR_NO_BUCKET, "there is no bucket \"%s\"", bucket);
-    if (!b->cached)
+    if (attached && !b->cached)
         return err_set(
             eb, ERR_BAD_REQUEST,
             "bucket \"%s\" is not attached to a remote: all of it is here, and "
@@ -130,6 +131,20 @@ names_check(struct job_service *s, const char *kind, const struct job_arg *known
         buf_printf(what, "s3://%s/%s%s", bucket, prefix != NULL ? prefix : manifest,
                    prefix != NULL ? "*" : " (a manifest)");
     return ERR_OK;
+}
+
+enum err
+names_check(struct job_service *s, const char *kind, const struct job_arg *known,
+            const json_t *args, struct span list, struct buf *what, struct errbuf *eb)
+{
+    return names_check_bucket(s, kind, known, args, list, true, what, eb);
+}
+
+enum err
+names_check_any(struct job_service *s, const char *kind, const struct job_arg *known,
+                const json_t *args, struct span list, struct buf *what, struct errbuf *eb)
+{
+    return names_check_bucket(s, kind, known, args, list, false, what, eb);
 }
 
 /* ---- the names ---- */

@@ -22,6 +22,12 @@ enum err names_check(struct job_service *s, const char *kind, const struct job_a
                      const json_t *args, struct span list, struct buf *what,
                      struct errbuf *eb) MUST_CHECK;
 
+/* The same for any bucket. */
+enum err names_check_any(struct job_service *s, const char *kind,
+                         const struct job_arg *known, const json_t *args,
+                         struct span list, struct buf *what,
+                         struct errbuf *eb) MUST_CHECK;
+
 struct names {
     struct job *job;
     const struct map_bucket *bucket; /* one reference */

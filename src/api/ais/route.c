@@ -19,6 +19,13 @@ static const struct ais_route routes[] = {
     /* method, place, selected by, name, scope, rights, flags, metric, operation */
     {G, AIS_OBJECT, AIS_BY_QUERY, "archpath", AIS_ON_OBJECT, AUTH_GET_OBJECT, AIS_FINDS_BUCKET, OP_get, ais_get_member},
     {G, AIS_OBJECT, AIS_BY_QUERY, "archregx", AIS_ON_OBJECT, AUTH_GET_OBJECT, AIS_FINDS_BUCKET, OP_get, ais_get_matching},
+    {D, AIS_BUCKET, AIS_BY_ACTION, "delete-listrange", AIS_ON_BUCKET, AUTH_WRITE, AIS_FINDS_BUCKET, OP_delete, ais_delete_many},
+    {D, AIS_BUCKET, AIS_BY_ACTION, "evict-listrange", AIS_ON_BUCKET, AUTH_WRITE, AIS_FINDS_BUCKET, OP_delete, ais_evict_many},
+    {T, AIS_BUCKET, AIS_BY_ACTION, "prefetch-listrange", AIS_ON_BUCKET, AUTH_READ | AUTH_LIST, AIS_FINDS_BUCKET, OP_other, ais_prefetch_many},
+    {T, AIS_BUCKET, AIS_BY_ACTION, "copy-listrange", AIS_ON_BUCKET, AUTH_READ | AUTH_LIST, AIS_FINDS_BUCKET, OP_other, ais_copy_many},
+    {T, AIS_BUCKET, AIS_BY_ACTION, "copy-bck", AIS_ON_BUCKET, AUTH_READ | AUTH_LIST, AIS_FINDS_BUCKET, OP_other, ais_copy_bucket},
+    {T, AIS_BUCKET, AIS_BY_ACTION, "rechunk", AIS_ON_BUCKET, AUTH_ADMIN, AIS_FINDS_BUCKET, OP_other, ais_bucket_upkeep},
+    {T, AIS_BUCKET, AIS_BY_ACTION, "index-shard", AIS_ON_BUCKET, AUTH_ADMIN, AIS_FINDS_BUCKET, OP_other, ais_bucket_upkeep},
     {G, AIS_BATCH, AIS_ALWAYS, NULL, AIS_ON_NOTHING, 0, 0, OP_get, ais_get_batch},
     {G, AIS_OBJECT, AIS_ALWAYS, NULL, AIS_ON_OBJECT, AUTH_GET_OBJECT, AIS_FINDS_BUCKET, OP_get, ais_get_object},
 

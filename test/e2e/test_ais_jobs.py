@@ -1,0 +1,117 @@
+"""AIS: jobs on many objects: copies of buckets and of objects, deletes; by list, template and prefix."""
+
+import json
+import time
+
+from rigs.process import PATIENCE
+
+from test_ais_shards import ask, snapshots
+from test_batch import put_many
+
+
+def start(server, method, path, action, value):
+    status, _, got = ask(server, method, path, {"action": action, "value": value})
+    assert status == 200, got
+    return got.decode()
+
+
+def wait(server, job):
+    """The snapshot of a job that has ended or is idle."""
+    until = time.monotonic() + PATIENCE
+    while True:
+        (snapshot,) = snapshots(server, id=job)
+        if snapshot["is_idle"] or not snapshot["end-time"].startswith("0001"):
+            return snapshot
+        assert time.monotonic() < until, snapshot
+        time.sleep(0.02)
+
+
+def keys(s3, bucket):
+    return [o["Key"] for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket) for o in page.get("Contents", [])]
+
+
+def fill(s3, bucket):
+    put_many(s3, bucket, [(f"a/{i:02d}", b"%d" % i) for i in range(100)] + [("odd{1..3},$x\\y", b"odd"), ("other", b"o")])
+
+
+def test_copy_a_bucket(server, s3, bucket):
+    fill(s3, bucket)
+    s3.put_object(Bucket=bucket, Key="meta", Body=b"m", Metadata={"colour": "blue"}, ContentType="text/x")
+    to = bucket + "-to"
+    job = start(server, "POST", f"/v1/buckets/{bucket}?bck_to=ais/@%23/{to}/", "copy-bck", {"prepend": "p/"})
+    snapshot = wait(server, job)
+    assert snapshot["kind"] == "copy-bck" and snapshot["stats"]["loc-objs"] == "103" and snapshot["err"] == ""
+    assert keys(s3, to) == ["p/" + k for k in keys(s3, bucket)]
+    got = s3.get_object(Bucket=to, Key="p/meta")
+    assert got["Body"].read() == b"m" and got["Metadata"] == {"colour": "blue"} and got["ContentType"] == "text/x"
+    status = json.loads(ask(server, "GET", "/v1/cluster?what=status", {"ID": job})[2])
+    assert status["end_time"] > 0 and not status["aborted"]
+    job = start(server, "POST", f"/v1/buckets/{bucket}?bck_to=ais/@%23/{to}/", "copy-bck", {"prefix": "a/1", "dry_run": True})
+    assert wait(server, job)["stats"]["loc-objs"] == "10" and "a/10" not in keys(s3, to)
+    assert ask(server, "POST", f"/v1/buckets/{bucket}?bck_to=ais/@%23/{bucket}/", {"action": "copy-bck", "value": {}})[0] == 400
+    assert ask(server, "POST", f"/v1/buckets/{bucket}", {"action": "copy-bck", "value": {}})[0] == 400
+    assert ask(server, "POST", f"/v1/buckets/no-such-b?bck_to=ais/@%23/{to}/", {"action": "copy-bck", "value": {}})[0] == 404
+
+
+def test_copy_objects_by_list_and_template(server, s3, bucket):
+    fill(s3, bucket)
+    to = bucket + "-to"
+    s3.create_bucket(Bucket=to)
+    path = f"/v1/buckets/{bucket}?bck_to=ais/@%23/{to}/"
+    odd = "odd{1..3},$x\\y"
+    job = start(server, "POST", path, "copy-listrange", {"objnames": ["a/03", odd, "none"]})
+    assert f"copy-listrange[{job}]" in json.loads(ask(server, "GET", "/v1/cluster?what=running_all", {})[2])
+    snapshot = wait(server, job)
+    assert keys(s3, to) == ["a/03", odd] and "none" in snapshot["err"] and snapshot["stats"]["loc-objs"] == "2"
+    for template, prepend, count in (("a/{05..15..5}", "t/", 3), ("a/{95..104}", "u/", 5), ("a/1", "v/", 10), ("", "w/", 102), ("a/@3", "x/", 0)):
+        snapshot = wait(server, start(server, "POST", path, "copy-listrange", {"template": template, "prepend": prepend, "tobck": {"name": to, "provider": "ais"}}))
+        assert snapshot["err"] == "" and len([k for k in keys(s3, to) if k.startswith(prepend)]) == count, template
+    for value, status in (({"objnames": ["a"], "template": "b"}, 400), ({"objnames": ["a\nb"]}, 400), ({"objnames": [7]}, 400), ({"template": "a{0..99999999}"}, 400), ({"objnames": ["a"], "ext": {"a": "b"}}, 501)):
+        assert ask(server, "POST", path, {"action": "copy-listrange", "value": value})[0] == status, value
+    status, _, got = ask(server, "POST", f"/v1/buckets/{bucket}?bck_to=ais/@%23/nowhere/", {"action": "copy-listrange", "value": {"template": ""}})
+    assert status == 404 and json.loads(got)["message"] == 'bucket "ais://nowhere" does not exist'
+
+
+def test_delete_objects(server, s3, bucket):
+    fill(s3, bucket)
+    path = f"/v1/buckets/{bucket}"
+    before = len(keys(s3, bucket))
+    for value, count in (({"objnames": ["a/00", "none"]}, 1), ({"template": "a/{01..05}"}, 5), ({"template": "a/1"}, 10)):
+        snapshot = wait(server, start(server, "DELETE", path, "delete-listrange", value))
+        before -= count
+        assert snapshot["kind"] == "delete-listrange" and snapshot["err"] == "" and len(keys(s3, bucket)) == before
+    assert "odd{1..3},$x\\y" in keys(s3, bucket)
+    wait(server, start(server, "DELETE", path, "delete-listrange", {"objnames": ["odd{1..3},$x\\y"]}))
+    assert "odd{1..3},$x\\y" not in keys(s3, bucket)
+    assert ask(server, "DELETE", path, {"action": "evict-listrange", "value": {"template": ""}})[0] == 400
+    assert ask(server, "POST", path, {"action": "prefetch-listrange", "value": {"template": ""}})[0] == 400
+
+
+def test_many_jobs_on_one_bucket_at_once(server, s3, bucket):
+    """Copies and deletes together: each object is whole or gone, and each job ends."""
+    put_many(s3, bucket, [(f"m/{i:03d}", b"%d" % i * 1000) for i in range(200)])
+    to = bucket + "-to"
+    s3.create_bucket(Bucket=to)
+    jobs = [start(server, "POST", f"/v1/buckets/{bucket}?bck_to=ais/@%23/{to}/", "copy-listrange", {"template": "m/", "prepend": f"{n}/"}) for n in range(3)]
+    jobs += [start(server, "DELETE", f"/v1/buckets/{bucket}", "delete-listrange", {"template": "m/0"})]
+    for job in jobs:
+        wait(server, job)
+    for key in keys(s3, to):
+        assert s3.get_object(Bucket=to, Key=key)["Body"].read() == b"%d" % int(key[-3:]) * 1000
+    assert keys(s3, bucket) == [f"m/{i:03d}" for i in range(100, 200)]
+
+
+def test_a_copy_goes_on_after_a_kill(start_forebay):
+    from conftest import boto
+
+    process = start_forebay()
+    client = boto(process.endpoint, process.keys())
+    client.create_bucket(Bucket="from")
+    client.create_bucket(Bucket="into")
+    put_many(client, "from", [(f"k/{i:04d}", b"%d" % i) for i in range(600)])
+    job = start(process, "POST", "/v1/buckets/from?bck_to=ais/@%23/into/", "copy-bck", {})
+    process.kill()
+    process = start_forebay()
+    client = boto(process.endpoint, process.keys())
+    assert wait(process, job)["err"] == ""
+    assert keys(client, "into") == [f"k/{i:04d}" for i in range(600)]
