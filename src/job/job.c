@@ -17,8 +17,8 @@
 /* ---- kinds and states ---- */
 
 static const struct job_kind *const kinds[] = {
-    &job_prefetch, &job_evict,       &job_copies,       &job_drain,
-    &job_fill,     &job_copy_bucket, &job_copy_objects, &job_delete_objects};
+    &job_prefetch,    &job_evict,        &job_copies,         &job_drain,  &job_fill,
+    &job_copy_bucket, &job_copy_objects, &job_delete_objects, &job_archive};
 
 const struct job_kind *
 job_kind_find(struct span name)

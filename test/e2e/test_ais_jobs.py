@@ -1,12 +1,17 @@
 """AIS: jobs on many objects: copies of buckets and of objects, deletes; by list, template and prefix."""
 
+import concurrent.futures
+import http.client
+import io
 import json
 import time
+import urllib.parse
+import zipfile
 
 from rigs.process import PATIENCE
 
 from test_ais_shards import ask, snapshots
-from test_batch import put_many
+from test_batch import members, put_many
 
 
 def start(server, method, path, action, value):
@@ -115,3 +120,71 @@ def test_a_copy_goes_on_after_a_kill(start_forebay):
     client = boto(process.endpoint, process.keys())
     assert wait(process, job)["err"] == ""
     assert keys(client, "into") == [f"k/{i:04d}" for i in range(600)]
+
+
+def test_archive_objects_into_shards(server, s3, bucket):
+    put_many(s3, bucket, [(f"a/{i:02d}.jpg", b"%d" % i * 5000) for i in range(40)])
+    path = f"/v1/buckets/{bucket}"
+    for name, mode in (("s/one.tar", "r:"), ("s/one.tgz", "r:gz"), ("s/one.zip", None)):
+        value = {"archname": name, "objnames": ["a/07.jpg", "none", "a/03.jpg"]}
+        snapshot = wait(server, start(server, "PUT", path, "archive", value))
+        assert "none" in snapshot["err"] and snapshot["stats"]["loc-objs"] == "2", snapshot
+        wait(server, start(server, "PUT", path, "archive", {"archname": name, "template": "a/{20..22}.jpg", "aate": True, "bnonly": True}))
+        wait(server, start(server, "PUT", path, "archive", {"archname": name, "template": "a/3", "aate": True, "isbn": True}))
+        body = s3.get_object(Bucket=bucket, Key=name)["Body"].read()
+        want = [("a/07.jpg", 7), ("a/03.jpg", 3)] + [(f"{i}.jpg", i) for i in (20, 21, 22)] + [(f"{bucket}/a/{i}.jpg", i) for i in range(30, 40)]
+        assert read_archive(body, mode) == [(n, b"%d" % i * 5000) for n, i in want]
+        status, _, got = ask(server, "GET", f"/v1/objects/{bucket}/{name}?archpath=21.jpg")
+        assert status == 200 and got == b"21" * 5000
+    # Without "aate" the shard is replaced.
+    wait(server, start(server, "PUT", path, "archive", {"archname": "s/one.tar", "objnames": ["a/01.jpg"]}))
+    assert read_archive(s3.get_object(Bucket=bucket, Key="s/one.tar")["Body"].read(), "r:") == [("a/01.jpg", b"1" * 5000)]
+    for value, status in (({"archname": "x"}, 400), ({}, 400), ({"archname": "x.tar", "mime": ".zip"}, 400), ({"archname": "x.tar", "tobck": {"name": "nowhere"}}, 404)):
+        assert ask(server, "PUT", path, {"action": "archive", "value": value})[0] == status, value
+    s3.put_object(Bucket=bucket, Key="broken.tar", Body=b"no tar" * 200)
+    snapshot = wait(server, start(server, "PUT", path, "archive", {"archname": "broken.tar", "objnames": ["a/01.jpg"], "aate": True}))
+    assert "broken.tar" in snapshot["err"]
+    assert s3.get_object(Bucket=bucket, Key="broken.tar")["Body"].read() == b"no tar" * 200
+
+
+def read_archive(body, mode):
+    if mode is not None:
+        return members(body, mode)
+    with zipfile.ZipFile(io.BytesIO(body)) as archive:
+        assert archive.testzip() is None
+        return [(n, archive.read(n)) for n in archive.namelist()]
+
+
+def put_member(server, path, body, pine=None):
+    at = urllib.parse.urlsplit(server.endpoint)
+    connection = http.client.HTTPConnection(at.hostname, at.port, timeout=PATIENCE)
+    connection.request("PUT", path, body, {} if pine is None else {"Ais-Pine": str(pine)})
+    answer = connection.getresponse()
+    answer.read()
+    connection.close()
+    return answer.status
+
+
+def test_put_members_into_an_archive(server, s3, bucket):
+    for name, mode in (("p.tar", "r:"), ("p.tgz", "r:gz"), ("p.zip", None)):
+        path = f"/v1/objects/{bucket}/{name}?archpath="
+        assert put_member(server, path + "a", b"A" * 70_000, 1) == 404
+        assert put_member(server, path + "a", b"A" * 70_000, 2) == 200
+        assert put_member(server, path + "d/b", b"B", 1) == 200
+        assert put_member(server, path + "c", b"C", 2) == 200
+        assert read_archive(s3.get_object(Bucket=bucket, Key=name)["Body"].read(), mode) == [("a", b"A" * 70_000), ("d/b", b"B"), ("c", b"C")]
+        assert put_member(server, path + "new", b"N") == 200
+        assert read_archive(s3.get_object(Bucket=bucket, Key=name)["Body"].read(), mode) == [("new", b"N")]
+        assert put_member(server, path + "../x", b"N", 2) == 400 and put_member(server, path + "x", b"", 2) == 400
+    assert put_member(server, f"/v1/objects/{bucket}/noext?archpath=a", b"x", 2) == 400
+    assert put_member(server, f"/v1/objects/{bucket}/noext?archpath=a&archmime=tar", b"x", 2) == 200
+
+
+def test_appends_at_once_lose_nothing(server, s3, bucket):
+    """Each one is in the archive, or was told to come again."""
+    path = f"/v1/objects/{bucket}/many.tar?archpath="
+    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+        done = list(pool.map(lambda i: put_member(server, f"{path}{i}", b"%d" % i * 3000, 2), range(24)))
+    assert set(done) <= {200, 409} and 200 in done
+    got = dict(members(s3.get_object(Bucket=bucket, Key="many.tar")["Body"].read()))
+    assert got == {str(i): b"%d" % i * 3000 for i, status in enumerate(done) if status == 200}

@@ -2,8 +2,12 @@
 #include <string.h>
 
 #include "api/ais/ops.h"
+#include "api/s3/s3.h"
 #include "base/mem.h"
+#include "base/num.h"
 #include "rt/fiber.h"
+#include "rt/time.h"
+#include "shard/build.h"
 #include "shard/member.h"
 #include "shard/write.h"
 
@@ -209,4 +213,90 @@ ais_get_matching(struct request *q)
     shard_scan_close(&scan);
     shard_match_free(&match);
     return rc;
+}
+
+/* ---- a member is added ---- */
+
+/* Ais-Pine: 1 appends to an archive that must be there, 2 appends or creates; else the archive is new. */
+static enum err
+append_how(struct request *q, enum shard_build_how *how)
+{
+    struct span pine = fields_get(http_fields(q->http->head), "ais-pine");
+    uint64_t flags = 0;
+
+    if (pine.len > 0 && num_u64(pine, &flags) != ERR_OK)
+        return ais_fault(q, 400, NULL, "Ais-Pine \"%.*s\" is no number",
+                         (int)MIN(pine.len, 20u), pine.at);
+    *how = (flags & 2) != 0   ? SHARD_BUILD_EITHER
+           : (flags & 1) != 0 ? SHARD_BUILD_APPEND
+                              : SHARD_BUILD_NEW;
+    return ERR_OK;
+}
+
+static enum err
+append_body(struct request *q, struct s3_body *body, struct shard_build *b)
+{
+    struct span name = query_get(&q->query, "archpath"), piece;
+    struct errbuf eb = {{0}};
+    enum err rc = shard_build_member(b, name, body->size,
+                                     (int64_t)(rt_wall_ns() / 1000000000u), &eb);
+
+    if (rc != ERR_OK)
+        return archive_fault(q, rc, &eb);
+    for (;;) {
+        rc = s3_body_next(body, &piece);
+        if (rc != ERR_OK || piece.len == 0)
+            return rc;
+        rc = shard_build_data(b, piece, &eb);
+        if (rc != ERR_OK)
+            return archive_fault(q, rc, &eb);
+    }
+}
+
+static enum err
+append_member(struct request *q, struct s3_body *body, const struct shard_ask *ask,
+              enum shard_build_how how)
+{
+    struct shard_build *b = NULL;
+    struct errbuf eb = {{0}};
+    enum err rc = shard_build_begin(q->api->shards, ask, how, &b, &eb);
+
+    if (rc != ERR_OK)
+        return archive_fault(q, rc, &eb);
+    rc = append_body(q, body, b);
+    if (rc == ERR_OK) {
+        rc = shard_build_commit(&b, &eb);
+        if (rc == ERR_PRECONDITION)
+            rc = ais_fault(q, 409, "ErrBusy",
+                           "archive \"%s/%.*s\" was changed meanwhile; send it again",
+                           q->ais->bucket.text, (int)MIN(q->name.key.len, 200u),
+                           q->name.key.at);
+        else if (rc != ERR_OK)
+            rc = archive_fault(q, rc, &eb);
+    }
+    shard_build_abort(&b);
+    return rc;
+}
+
+enum err
+ais_put_member(struct request *q)
+{
+    enum shard_build_how how = SHARD_BUILD_NEW;
+    struct shard_ask ask;
+    struct s3_body body;
+    enum err rc = archive_asked(q, &ask);
+
+    if (rc == ERR_OK)
+        rc = append_how(q, &how);
+    if (rc == ERR_OK)
+        rc = s3_body_begin(q, &body);
+    if (rc != ERR_OK)
+        return rc;
+    if (body.size == 0 || body.size == OBJECT_SIZE_UNKNOWN)
+        rc = ais_fault(q, 400, NULL,
+                       "a member of an archive needs a Content-Length, and is not empty");
+    else
+        rc = append_member(q, &body, &ask, how);
+    s3_body_end(&body);
+    return rc == ERR_OK ? ais_answer_empty(q, 200) : rc;
 }

@@ -4,6 +4,7 @@
 #include "api/ais/jobs.h"
 #include "api/ais/ops.h"
 #include "base/mem.h"
+#include "shard/format.h"
 #include "wire/brace.h"
 
 #define TEMPLATE_NAMES_MAX 10000000u
@@ -273,6 +274,63 @@ ais_copy_bucket(struct request *q)
         rc = multi_copy_args(q, to, &args);
     map_bucket_drop(&to);
     return rc == ERR_OK ? multi_start(q, "copy-bucket", args, &s) : rc;
+}
+
+/* ---- archives ---- */
+
+static enum err
+multi_archive_args(struct request *q, const struct map_bucket *to, json_t **out)
+{
+    static const struct {
+        const char *theirs, *ours;
+    } flags[] = {{"aate", "append"}, {"bnonly", "base_names"}, {"isbn", "bucket_names"}};
+    const json_t *v = q->ais->value;
+    const char *name, *mime;
+    enum err rc = ais_text(q, v, "archname", &name);
+
+    *out = NULL;
+    if (rc == ERR_OK)
+        rc = ais_text(q, v, "mime", &mime);
+    if (rc == ERR_OK && name[0] == '\0')
+        rc = ais_fault(q, 400, NULL, "\"archname\": the archive is not named");
+    if (rc == ERR_OK && mime[0] != '\0' &&
+        shard_format_of_mime(span_of(mime)) != shard_format_of_name(span_of(name)))
+        rc = ais_fault(q, 400, NULL,
+                       "mime \"%.60s\" is not the format of the name \"%.100s\"", mime,
+                       name);
+    if (rc != ERR_OK)
+        return rc;
+    *out = json_object();
+    json_object_set_new(*out, "to", json_string(to->uname));
+    json_object_set_new(*out, "shard", json_string(name));
+    for (size_t i = 0; rc == ERR_OK && i < ARRAY_LEN(flags); i++) {
+        bool on = false;
+
+        rc = ais_flag(q, v, flags[i].theirs, &on);
+        if (on)
+            json_object_set_new(*out, flags[i].ours, json_integer(1));
+    }
+    if (rc != ERR_OK)
+        json_decref(*out);
+    return rc;
+}
+
+enum err
+ais_archive_many(struct request *q)
+{
+    const struct map_bucket *to = NULL;
+    json_t *args;
+    enum err rc = ERR_OK;
+
+    if (query_get(&q->query, "bck_to").len > 0 ||
+        json_is_object(ais_member(q->ais->value, "tobck")))
+        rc = multi_target(q, false, &to);
+    else
+        rc = ais_require(q, AIS_ON_BUCKET, AUTH_WRITE);
+    if (rc == ERR_OK)
+        rc = multi_archive_args(q, to != NULL ? to : q->bucket, &args);
+    map_bucket_drop(&to);
+    return rc == ERR_OK ? multi_run(q, "archive", true, args) : rc;
 }
 
 /* ---- what this server does by itself ---- */

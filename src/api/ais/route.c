@@ -24,6 +24,8 @@ static const struct ais_route routes[] = {
     {T, AIS_BUCKET, AIS_BY_ACTION, "prefetch-listrange", AIS_ON_BUCKET, AUTH_READ | AUTH_LIST, AIS_FINDS_BUCKET, OP_other, ais_prefetch_many},
     {T, AIS_BUCKET, AIS_BY_ACTION, "copy-listrange", AIS_ON_BUCKET, AUTH_READ | AUTH_LIST, AIS_FINDS_BUCKET, OP_other, ais_copy_many},
     {T, AIS_BUCKET, AIS_BY_ACTION, "copy-bck", AIS_ON_BUCKET, AUTH_READ | AUTH_LIST, AIS_FINDS_BUCKET, OP_other, ais_copy_bucket},
+    {P, AIS_BUCKET, AIS_BY_ACTION, "archive", AIS_ON_BUCKET, AUTH_READ | AUTH_LIST, AIS_FINDS_BUCKET, OP_other, ais_archive_many},
+    {P, AIS_OBJECT, AIS_BY_QUERY, "archpath", AIS_ON_OBJECT, AUTH_READ | AUTH_WRITE, AIS_FINDS_BUCKET, OP_put, ais_put_member},
     {T, AIS_BUCKET, AIS_BY_ACTION, "rechunk", AIS_ON_BUCKET, AUTH_ADMIN, AIS_FINDS_BUCKET, OP_other, ais_bucket_upkeep},
     {T, AIS_BUCKET, AIS_BY_ACTION, "index-shard", AIS_ON_BUCKET, AUTH_ADMIN, AIS_FINDS_BUCKET, OP_other, ais_bucket_upkeep},
     {G, AIS_BATCH, AIS_ALWAYS, NULL, AIS_ON_NOTHING, 0, 0, OP_get, ais_get_batch},
