@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "cli/attached.h"
 #include "cli/claims.h"
+#include "cli/get_batch.h"
 #include "cli/local.h"
 #include "cli/missing.h"
 #include "cli/select.h"
@@ -66,14 +67,26 @@ static const struct verb put = {.name = "put",
                                 .flags = flags,
                                 .more = more};
 static const char *const get_examples[] = {
-    "forebay get s3://train/big.tar", "forebay get s3://train/big.tar - | tar t", NULL};
+    "forebay get s3://train/big.tar", "forebay get s3://train/big.tar - | tar t",
+    "forebay get --batch samples.txt s3://train batch.tar", NULL};
+static const struct flag get_flags[] = {
+    {"batch", 0, "FILE",
+     "many objects as one archive, in order: a name, SHARD/MEMBER, or either, a tab and "
+     "FIRST-LAST, a line; or JSON; -: standard input",
+     false},
+    {"format", 0, "tar|tgz|tar.lz4|zip|frames", "of a batch; tar", false},
+    {"fail-on-missing", 0, NULL,
+     "a batch with a missing item is an error; else it is an empty member __404__/NAME",
+     false},
+    COPY_FLAGS};
 static const struct verb get = {.name = "get",
-                                .summary = "copy one object from a server",
-                                .arguments = "s3://BUCKET/KEY [FILE]",
+                                .summary =
+                                    "copy one object from a server, or a batch of them",
+                                .arguments = "s3://BUCKET/KEY|s3://BUCKET [FILE]",
                                 .least = 1,
                                 .most = 2,
                                 .examples = get_examples,
-                                .flags = flags,
+                                .flags = get_flags,
                                 .more = more};
 
 struct plan {
@@ -484,5 +497,11 @@ cp_run(const struct args *a)
 {
     return session_run(a, cp_act, NULL);
 }
+/* With --batch it is another command. */
+static enum exit_code
+get_run(const struct args *a)
+{
+    return args_has(a, "batch") ? get_batch_run(a) : cp_run(a);
+}
 const struct cli_verb cli_cp = {&cp, cp_run}, cli_mv = {&mv, cp_run},
-                      cli_put = {&put, cp_run}, cli_get = {&get, cp_run};
+                      cli_put = {&put, cp_run}, cli_get = {&get, get_run};

@@ -131,3 +131,26 @@ s3_copy(struct s3_client *c, const struct s3_copy *copy, struct arena *a,
     *etag = result.etag;
     return ERR_OK;
 }
+
+enum err
+s3_batch_begin(struct s3_client *c, const struct s3_batch_get *b, struct s3_call **call,
+               struct s3_failure *f, struct errbuf *eb)
+{
+    struct param params[3] = {{SPAN("batch"), {"", 0}},
+                              {SPAN("on-missing"), SPAN("mark")},
+                              {SPAN("format"), b->format}};
+    struct s3_header headers[1] = {
+        {SPAN("content-type"), b->json ? SPAN("application/json") : SPAN("text/plain")}};
+    struct s3_call_spec o = {.method = "POST",
+                             .bucket = b->bucket,
+                             .params = params,
+                             .param_count = b->format.len > 0 ? 3 : 2,
+                             .headers = headers,
+                             .header_count = 1};
+
+    *f = (struct s3_failure){0};
+    *call = NULL;
+    if (b->fail_on_missing)
+        params[1].value = SPAN("fail");
+    return call_ask(c, &o, b->list, call, f, eb);
+}

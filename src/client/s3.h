@@ -123,6 +123,16 @@ enum err s3_read(struct s3_call *call, void *buf, size_t len, size_t *n,
 /* A page of our own, of unknown length, as a stream: "/_/backup". Read it like a GET. */
 enum err s3_page_begin(struct s3_client *c, struct span path, struct s3_call **call,
                        struct s3_failure *f, struct errbuf *eb) MUST_CHECK;
+/* POST /BUCKET?batch (docs/s3.md): its answer is read like a GET. Servers other than ours refuse it. */
+struct s3_batch_get {
+    struct span bucket, list;
+    bool json;          /* else the list is text */
+    struct span format; /* empty: tar */
+    bool fail_on_missing;
+};
+enum err s3_batch_begin(struct s3_client *c, const struct s3_batch_get *b,
+                        struct s3_call **call, struct s3_failure *f,
+                        struct errbuf *eb) MUST_CHECK;
 void s3_end(struct s3_call **cp); /* NULL is fine; an unread body closes the connection */
 
 struct s3_header {

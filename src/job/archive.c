@@ -73,9 +73,12 @@ archive_take(struct archive_work *w, const char *key, struct errbuf *eb)
     struct job_counts *c = &w->job->counts;
     char name[NAMES_KEY_MAX + 80];
     uint64_t bytes = 0;
-    enum err rc = shard_build_object(
-        w->build, w->names.bucket, span_of(key),
-        span_of(archive_member_name(w, key, name, sizeof name)), &bytes, eb);
+    enum err rc;
+
+    assert(w->build != NULL);
+    rc = shard_build_object(w->build, w->names.bucket, span_of(key),
+                            span_of(archive_member_name(w, key, name, sizeof name)),
+                            &bytes, eb);
 
     if (rt_cancelled())
         return err_set(eb, ERR_CANCELLED, "the job was cancelled");
@@ -144,6 +147,8 @@ archive_attempt(struct archive_work *w, struct errbuf *eb)
     bool append = json_get_u64(w->job->args, "append") > 0;
     enum err rc = names_open(&w->names, w->job, eb);
 
+    assert(w->build == NULL);
+    assert(w->to != NULL);
     w->job->counts.objects = w->job->counts.bytes = w->job->counts.present = 0;
     if (rc == ERR_OK)
         rc = shard_build_begin(w->shards, &ask,

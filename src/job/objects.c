@@ -96,6 +96,8 @@ objects_copy_open(struct objects_one *o, struct object_get *get,
     char *name = arena_printf(a, "%s%s", o->work->prepend, o->key);
     enum err rc;
 
+    assert(!o->work->dry_run);
+    assert(o->work->to != NULL);
     meta.etag_text = meta.backend_version = (struct span){NULL, 0};
     meta.parts = 0;
     if (strlen(name) > OBJECT_KEY_MAX)
@@ -166,6 +168,7 @@ objects_next_page(struct objects_work *w, unsigned *n, struct errbuf *eb)
 
     if (rc == ERR_OK && page.stale)
         rc = err_set(eb, ERR_BACKEND, "the remote cannot be reached: not all is listed");
+    assert(rc != ERR_OK || page.count <= GROUP_NAMES);
     for (*n = 0; rc == ERR_OK && *n < page.count; ++*n)
         snprintf(w->group[*n].key, sizeof w->group[*n].key, "%.*s",
                  SPAN_ARG(page.entries[*n].name));
@@ -198,6 +201,8 @@ objects_count_group(struct objects_work *w, unsigned n, struct errbuf *eb)
 {
     struct job_counts *c = &w->job->counts;
 
+    assert(n <= GROUP_NAMES);
+    assert(w->deletes || w->to != NULL);
     if (rt_cancelled() || w->job->s->stopping)
         return err_set(eb, ERR_CANCELLED, "the job was cancelled");
     for (unsigned i = 0; i < n; i++) {

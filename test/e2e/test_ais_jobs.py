@@ -181,7 +181,7 @@ def test_put_members_into_an_archive(server, s3, bucket):
 
 
 def test_appends_at_once_lose_nothing(server, s3, bucket):
-    """Each one is in the archive, or was told to come again."""
+    """An append with status 200 is in the archive; one that races with another gets 409 and is not."""
     path = f"/v1/objects/{bucket}/many.tar?archpath="
     with concurrent.futures.ThreadPoolExecutor(6) as pool:
         done = list(pool.map(lambda i: put_member(server, f"{path}{i}", b"%d" % i * 3000, 2), range(24)))

@@ -17,6 +17,7 @@ import botocore.awsrequest
 import botocore.credentials
 import pytest
 import webdataset
+from rigs import forebay
 from rigs.process import PATIENCE
 
 from conftest import boto
@@ -276,3 +277,22 @@ def test_webdataset_reads_a_batch_as_a_shard(server, s3, bucket, tmp_path):
     path.write_bytes(data)
     got = list(webdataset.WebDataset(str(path), shardshuffle=False))
     assert [s["__key__"] for s in got] == ["w/007", "w/003", "w/005"] and got[1]["cls"] == b"3-cls"
+
+
+def test_the_command_line_gets_a_batch(server, s3, bucket, tmp_path):
+    put_many(s3, bucket, [(f"c/{i}", b"%d" % i * 1000) for i in range(30)])
+    names = [f"c/{i}" for i in (9, 3, 27)]
+    (tmp_path / "list").write_text("\n".join([*names, "none", "c/1\t2-3"]))
+
+    def get(*arguments, **more):
+        command = [server.binary, "get", *arguments, "--endpoint-url", server.endpoint]
+        return subprocess.run([str(c) for c in command], capture_output=True, check=False, env=forebay.server_env({}), cwd=tmp_path, **more)
+
+    done = get("--batch", "list", f"s3://{bucket}", "out.tar")
+    assert done.returncode == 0, done.stderr
+    want = [(n, b"%d" % int(n[2:]) * 1000) for n in names] + [("__404__/none", b""), ("c/1", b"11")]
+    assert members((tmp_path / "out.tar").read_bytes()) == want
+    done = get("--batch", "-", f"s3://{bucket}", "--format", "tgz", input=json.dumps(names).encode())
+    assert done.returncode == 0 and members(done.stdout, "r:gz") == want[:3]
+    done = get("--batch", "-", f"s3://{bucket}", "no.tar", "--fail-on-missing", input=b"none\nc/1")
+    assert done.returncode == 3 and not (tmp_path / "no.tar").exists() and b"none" in done.stderr, done.stderr
