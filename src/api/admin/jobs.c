@@ -58,6 +58,17 @@ may_read_manifest(const struct request *q, const json_t *args)
                       (struct span){json_string_value(key), json_string_length(key)});
 }
 
+/* A copy or an archive is written to another bucket, too. */
+static bool
+may_write_target(const struct request *q, const json_t *args)
+{
+    const json_t *to = json_object_get(args, "to");
+
+    return !json_is_string(to) ||
+           caller_may(q, AUTH_WRITE, span_of(json_string_value(to)),
+                      (struct span){"", 0});
+}
+
 static bool
 may_see(const struct request *q, const struct job_status *s)
 {
@@ -184,7 +195,7 @@ admin_job_begin(struct request *q)
         };
         if (!may_do(q, ask.kind, json_string_value(json_object_get(ask.args, "bucket")),
                     json_string_value(json_object_get(ask.args, "prefix"))) ||
-            !may_read_manifest(q, ask.args))
+            !may_read_manifest(q, ask.args) || !may_write_target(q, ask.args))
             rc = fault_set(&q->fault, S3_AccessDenied,
                            "A job of this kind wants rights that you do not have on what "
                            "it works on");

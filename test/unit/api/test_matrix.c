@@ -402,6 +402,38 @@ keys_of_a_batch(struct site *s)
     }
 }
 
+/* A job that copies writes to another bucket, too: rights on its source alone do not start it. */
+static void
+targets_of_jobs(struct site *s)
+{
+    static const struct {
+        enum kind k;
+        const char *kind, *to;
+        int status;
+    } rows[] = {
+        {ADMIN, "copy-objects", "other", 202},
+        {BUCKET_ADMIN, "copy-objects", "other", 403},
+        {BUCKET_ADMIN, "copy-bucket", "other", 403},
+        {BUCKET_ADMIN, "archive", "other", 403},
+        {BUCKET_ADMIN, "copy-objects", "bkt", 202},
+        {WRITER, "delete-objects", "", 403},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct buf out;
+        char doc[256];
+
+        snprintf(doc, sizeof doc,
+                 "{\"kind\":\"%s\",\"args\":{\"bucket\":\"bkt\",\"prefix\":\"none/\","
+                 "\"to\":\"%s\"%s}}",
+                 rows[i].kind, rows[i].to, rows[i].status == 202 ? ",\"dry_run\":1" : "");
+        CHECK_U64((unsigned)ask_as(s, &whos[rows[i].k], "POST", "/_/jobs", span_of(doc),
+                                   false, &out),
+                  (unsigned)rows[i].status);
+        buf_fini(&out);
+    }
+}
+
 /* A copy reads: its source wants the right to. */
 static void
 sources_of_copies(struct site *s)
@@ -616,6 +648,7 @@ world(void *arg)
     our_own_pages(&s);
     prefixes(&s);
     keys_of_a_batch(&s);
+    targets_of_jobs(&s);
     keys_in_a_body(&s);
     sources_of_copies(&s);
     presigned(&s);
