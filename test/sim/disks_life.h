@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "disks/disks.h"
+#include "disks/internal.h"
 #include "rt/sim.h"
 #include "rt/sim_trouble.h"
 #include "store/ops/writer.h"
@@ -298,6 +299,64 @@ put_part(struct life *f, const struct disks_key *key, const struct upload_id *u,
     return disks_part_commit(&w, &meta, &eb);
 }
 
+/* An abort of the upload at the same time as its Complete, or a Complete of another client. */
+struct upload_racer {
+    struct life *f;
+    const struct disks_key *key;
+    const struct upload_id *u;
+    uint64_t wait_ms;
+    enum err rc;
+};
+
+static inline void
+race_abort(void *arg)
+{
+    struct upload_racer *r = arg;
+    struct errbuf eb = {0};
+
+    if (r->wait_ms > 0 && rt_sleep_ms(r->wait_ms) != ERR_OK)
+        return;
+    r->rc = disks_upload_abort(r->f->set, r->key, r->u, &eb);
+}
+
+/* Both had an answer: one of them ended the upload, and it is open on no disk. */
+static inline void
+check_race(struct life *f, const struct upload_racer *r, enum err completed)
+{
+    struct errbuf eb = {0};
+    enum err rc;
+
+    if (f->disturbed || rt_cancelled() || !atomic_load(&f->set->converged))
+        return;
+    CHECK(completed != ERR_BUSY); /* the other call has ended, or waits for this one */
+    CHECK(r->rc != ERR_BUSY);
+    if ((completed != ERR_OK && completed != ERR_NO_UPLOAD) ||
+        (r->rc != ERR_OK && r->rc != ERR_NO_UPLOAD))
+        return;
+    CHECK((completed == ERR_OK) != (r->rc == ERR_OK));
+    rc = disks_upload_abort(f->set, r->key, r->u, &eb);
+    CHECK(rc == ERR_NO_UPLOAD || rt_cancelled() || rc == ERR_CANCELLED ||
+          !atomic_load(&f->set->converged));
+}
+
+static inline enum err
+complete_raced(struct life *f, const struct disks_key *key, const struct upload_id *u,
+               const struct store_part *listed, uint32_t count,
+               const struct object_meta *meta, struct entry *entry, struct errbuf *eb)
+{
+    struct upload_racer r = {
+        .f = f, .key = key, .u = u, .wait_ms = sim_random() % 4, .rc = ERR_CANCELLED};
+    struct rt_group g;
+    enum err rc;
+
+    rt_group_begin(&g);
+    CHECK(rt_group_start(&g, race_abort, &r) == ERR_OK || rt_cancelled());
+    rc = disks_upload_complete(f->set, key, u, listed, count, meta, NULL, entry, eb);
+    rt_group_join(&g);
+    check_race(f, &r, rc);
+    return rc;
+}
+
 static inline enum err
 complete(struct life *f, const struct disks_key *key, const struct upload_id *u,
          struct ledger_key *k, uint32_t parts)
@@ -319,6 +378,12 @@ complete(struct life *f, const struct disks_key *key, const struct upload_id *u,
         return rc;
     }
     CHECK_U64(count, parts);
+    if (sim_random() % 3 == 0) {
+        rc = complete_raced(f, key, u, listed, count, &meta, &entry, &eb);
+        ledger_answered(f->ledger, k, outcome_of(rc), true);
+        arena_free(&a);
+        return rc == ERR_NO_UPLOAD ? ERR_OK : rc; /* aborted */
+    }
     rc = disks_upload_complete(f->set, key, u, listed, count, &meta, NULL, &entry, &eb);
     ledger_answered(f->ledger, k, outcome_of(rc), true);
     if (rc == ERR_OK) { /* a repeat answers the same */
