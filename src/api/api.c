@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/ais/summary.h"
 #include "api/ais/xact.h"
 #include "api/inline_get.h"
 #include "api/internal.h"
@@ -55,6 +56,7 @@ api_new(const struct api_options *o, struct api **out, struct errbuf *eb)
     a->began_ns = rt_now_ns();
     a->shards = shard_start(o->object, SHARD_CACHE_BYTES);
     a->xacts = xacts_new();
+    a->summaries = ais_summaries_new();
     if (o->bench_objects) {
         a->bench = xmalloc(API_BENCH_MAX);
         memset(a->bench, 'b', API_BENCH_MAX);
@@ -85,6 +87,7 @@ api_free(struct api **ap)
     trace_free(&a->trace);
     shard_stop(&a->shards);
     xacts_free(&a->xacts);
+    ais_summaries_free(&a->summaries);
     free(a->bench);
     free(a);
 }

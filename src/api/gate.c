@@ -210,7 +210,7 @@ authorize(struct request *q, const struct auth_user *user, enum need need,
 {
     const char *why = NULL;
 
-    if (user == NULL)
+    if (user == NULL && q->caller.kind != CALLER_TOKEN)
         admit_anonymous(q, &why);
     if (!has_needed(q, user, need))
         return why != NULL ? err_set(eb, ERR_DENIED, "%s", why) : ERR_DENIED;

@@ -17,10 +17,11 @@ struct api {
     _Atomic bool backing_up;          /* one backup at a time */
     struct response_cache *responses; /* NULL without a block cache */
     struct trace *trace;
-    uint64_t began_ns;            /* rt_now_ns() of the start */
-    struct shard_service *shards; /* indexes of shards that were read */
-    struct xacts *xacts;          /* jobs of AIS that live in memory */
-    char *bench;                  /* /_/bench/SIZE: bytes to send from; NULL when off */
+    uint64_t began_ns;               /* rt_now_ns() of the start */
+    struct shard_service *shards;    /* indexes of shards that were read */
+    struct xacts *xacts;             /* jobs of AIS that live in memory */
+    struct ais_summaries *summaries; /* ais/summary.h */
+    char *bench; /* /_/bench/SIZE: bytes to send from; NULL when off */
 };
 #define API_BENCH_MAX (16u << 20)
 
@@ -151,6 +152,9 @@ enum err s3_identify(struct request *q, const struct auth_user **user) MUST_CHEC
 
 /* make_bucket.c: creates a bucket in the map and in the log, or in neither. `backend` NULL: native. *made, unless NULL, is a reference that
  * the caller owns, on error too. May switch. */
+enum err make_bucket_as(struct request *q, const struct map_bucket_id *id,
+                        const struct map_backend *backend, const struct map_bucket **made,
+                        struct errbuf *eb) MUST_CHECK;
 enum err make_bucket(struct request *q, struct span name,
                      const struct map_backend *backend, const struct map_bucket **made,
                      struct errbuf *eb) MUST_CHECK;

@@ -20,19 +20,34 @@ note(struct request *q, const struct map_bucket *b, struct errbuf *eb)
 }
 
 static enum err
-make_bucket_work(struct request *q, struct span name, const struct map_backend *backend,
-                 const struct map_bucket **made, struct errbuf *eb)
+make_bucket_work(struct request *q, const struct map_bucket_id *id,
+                 const struct map_backend *backend, const struct map_bucket **made,
+                 struct errbuf *eb)
 {
     struct map_service *map = q->api->options.map;
-    enum err rc = map_bucket_create(map, name, backend,
-                                    (int64_t)(rt_wall_ns() / 1000000u), made, eb);
+    enum err rc = map_bucket_create_as(map, id, backend,
+                                       (int64_t)(rt_wall_ns() / 1000000u), made, eb);
 
     if (rc != ERR_OK)
         return rc;
     rc = note(q, *made, eb);
     /* Roll back: a bucket without its record in the log must not exist. The client will retry. */
-    if (rc != ERR_OK && map_bucket_remove(map, name, (*made)->id, NULL) != ERR_OK)
+    if (rc != ERR_OK &&
+        map_bucket_remove(map, span_of((*made)->uname), (*made)->id, NULL) != ERR_OK)
         LOG0(LOG_WARN, "bucket.made", "a bucket stands without its record in the log");
+    return rc;
+}
+
+enum err
+make_bucket_as(struct request *q, const struct map_bucket_id *id,
+               const struct map_backend *backend, const struct map_bucket **made,
+               struct errbuf *eb)
+{
+    enum err rc = make_bucket_work(q, id, backend, made, eb);
+
+    AUDIT_CHANGE(q, backend != NULL ? "bucket.attach" : "bucket.create", rc,
+                 L_SPAN("bucket", id->name),
+                 L_TEXT("remote", backend != NULL ? backend->bucket : ""));
     return rc;
 }
 
@@ -40,12 +55,10 @@ enum err
 make_bucket(struct request *q, struct span name, const struct map_backend *backend,
             const struct map_bucket **made, struct errbuf *eb)
 {
-    enum err rc = make_bucket_work(q, name, backend, made, eb);
+    struct map_bucket_id id = {
+        .provider = map_provider_of(backend), .ns = SPAN(""), .name = name};
 
-    AUDIT_CHANGE(q, backend != NULL ? "bucket.attach" : "bucket.create", rc,
-                 L_SPAN("bucket", name),
-                 L_TEXT("remote", backend != NULL ? backend->bucket : ""));
-    return rc;
+    return make_bucket_as(q, &id, backend, made, eb);
 }
 
 enum err

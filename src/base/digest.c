@@ -262,6 +262,15 @@ hash_xxh64_end(const struct hash_xxh64 *h)
     return XXH64_digest(&state);
 }
 
+bool
+hash_xxh64_is_state(const struct hash_xxh64 *h)
+{
+    XXH64_state_t state;
+
+    memcpy(&state, h->state, sizeof state);
+    return state.memsize < sizeof state.mem64;
+}
+
 uint64_t
 hash_xxh3(const void *data, size_t len, uint64_t seed)
 {

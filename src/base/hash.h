@@ -28,6 +28,8 @@ struct hash_xxh64 {
 void hash_xxh64_init(struct hash_xxh64 *h);
 void hash_xxh64_add(struct hash_xxh64 *h, const void *data, size_t len);
 uint64_t hash_xxh64_end(const struct hash_xxh64 *h);
+/* False: bytes from outside that are no state; nothing may be added to it. */
+bool hash_xxh64_is_state(const struct hash_xxh64 *h);
 
 enum digest_kind { DIGEST_MD5, DIGEST_SHA1, DIGEST_SHA256, DIGEST_SHA512 };
 #define DIGEST_MAX 64

@@ -15,6 +15,7 @@
     X(LOCK_KEYS, "disks.keys")                                                           \
     X(LOCK_SHARDS, "shard.indexes")                                                      \
     X(LOCK_XACTS, "ais.jobs")                                                            \
+    X(LOCK_SUMMARIES, "api.summaries")                                                   \
     X(LOCK_COLLECTORS, "metrics.collectors")                                             \
     X(LOCK_HEALTH, "store.health")                                                       \
     X(LOCK_SPACE, "store.space")                                                         \

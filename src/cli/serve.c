@@ -168,6 +168,7 @@ take_node(const struct conf *c, struct node_options *o)
     o->skew_s = conf_u64(c, OPT_S3_CLOCK_SKEW) / 1000;
     o->auth = conf_bool(c, OPT_AUTH);
     o->advertise = text_or_null(c, OPT_ADVERTISE);
+    o->token_key_file = text_or_null(c, OPT_AIS_TOKEN_KEY_FILE);
     o->insecure_http = conf_bool(c, OPT_INSECURE_HTTP);
     o->region = conf_text(c, OPT_S3_REGION);
     o->domains = conf_list(c, OPT_S3_DOMAINS, &domains);

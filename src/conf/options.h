@@ -30,6 +30,8 @@
       "require credentials on loopback too; every other address always does") \
     X(OPT_ADVERTISE, "advertise", TEXT, "", 0, 255, "", START, \
       "HOST:PORT by which AIS clients reach this server, for containers and address translation; unless set the Host of each request") \
+    X(OPT_AIS_TOKEN_KEY_FILE, "ais.token_key_file", TEXT, "", 0, 4095, "", START, \
+      "a file of mode 0600 with the shared secret that signs bearer tokens (JWT, HS256) of AIS clients; unless set no token is taken") \
     X(OPT_CREDENTIALS, "credentials", TEXT, "", 0, 4095, "", LIVE, \
       "a file of more users in the form of AWS's shared credentials file, one profile each") \
     X(OPT_TLS_CERT, "tls.cert", TEXT, "", 0, 4095, "", LIVE, \

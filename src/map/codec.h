@@ -2,8 +2,6 @@
 #pragma once
 #include "map/map.h"
 
-/* The provider of a bucket of the flat space; `backend` NULL: native. */
-enum map_provider map_provider_of(const struct map_backend *backend);
 /* On ERR_OK *out is one reference. ERR_CORRUPT. */
 enum err map_bucket_decode(struct span record, struct map_bucket **out,
                            struct errbuf *eb) MUST_CHECK;

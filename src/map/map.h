@@ -102,6 +102,9 @@ struct map_bucket {
 struct map; /* one snapshot */
 struct map_service;
 
+/* The provider of a bucket of the flat space; `backend` NULL: native. */
+enum map_provider map_provider_of(const struct map_backend *backend);
+
 /* Loads the snapshot from `meta` and follows it. */
 enum err map_start(struct meta *m, struct map_service **out,
                    struct errbuf *eb) MUST_CHECK;

@@ -23,6 +23,8 @@ struct node {
     struct job_service *jobs;
     struct auth *auth;
     struct audit *audit;
+    char *token_key; /* owned, secret; NULL: none */
+    size_t token_key_len;
     struct api *api;
     struct tls_context *tls; /* NULL: plain HTTP */
     struct http_server *http;

@@ -6,12 +6,16 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/metrics.h"
 #include "node/internal.h"
 #include "node/offline.h"
 #include "node/state_lost.h"
+
+#define TOKEN_KEY_MAX   4096u
+#define TOKEN_KEY_LEAST 8u
 
 static bool
 node_is_loopback(const char *addr)
@@ -82,6 +86,33 @@ open_users(struct node *n)
     return rc == ERR_OK ? auth_load_meta(n->auth, n->meta, &n->eb) : rc;
 }
 
+/* Without the line end that editors leave. */
+static enum err
+load_token_key(struct node *n, struct span *out)
+{
+    size_t len;
+    enum err rc;
+
+    if (n->o->token_key_file == NULL)
+        return ERR_OK;
+    rc =
+        rt_private_load(n->o->token_key_file, TOKEN_KEY_MAX, &n->token_key, &len, &n->eb);
+    if (rc != ERR_OK) {
+        err_prefix(&n->eb, "ais.token_key_file");
+        return rc;
+    }
+    n->token_key_len = len;
+    while (len > 0 && (n->token_key[len - 1] == '\n' || n->token_key[len - 1] == '\r'))
+        len--;
+    if (len < TOKEN_KEY_LEAST)
+        return err_set(
+            &n->eb, ERR_BAD_REQUEST,
+            "ais.token_key_file \"%s\": a key of %zu bytes, at least %u are needed",
+            n->o->token_key_file, len, TOKEN_KEY_LEAST);
+    *out = (struct span){n->token_key, len};
+    return ERR_OK;
+}
+
 static enum err
 open_services(struct node *n)
 {
@@ -123,6 +154,8 @@ open_services(struct node *n)
                                 .epoch = n->id.starts};
     if (rc == ERR_OK)
         rc = job_start(&jobs, &n->jobs, &n->eb);
+    if (rc == ERR_OK)
+        rc = load_token_key(n, &a.token_key);
     if (rc == ERR_OK) {
         memcpy(a.cluster_id, n->id.cluster_id, sizeof a.cluster_id);
         a.node = n->id.node;
@@ -203,6 +236,9 @@ close_all(struct node *n)
     job_stop(&n->jobs);
     object_stop(&n->object);
     api_free(&n->api);
+    if (n->token_key != NULL)
+        hash_wipe(n->token_key, n->token_key_len);
+    free(n->token_key);
     audit_close(&n->audit);
     cloud_stop(&n->cloud);
     disks_close(&n->disks); /* uses the map's list of buckets */

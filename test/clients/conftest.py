@@ -21,6 +21,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 from rigs import forebay  # noqa: E402
 
 names = itertools.count(1)
+TOKEN_KEY = "the key of tokens of AIS clients"
 
 
 def need(name):
@@ -38,8 +39,11 @@ def servers(tmp_path_factory):
     pair = folder / "tls.crt", folder / "tls.key"
     subprocess.run([str(forebay.binary()), "tls", "selfsign", "--cert", pair[0], "--key", pair[1], "-n", "s3.localhost", "-n", "*.s3.localhost", "-n", "127.0.0.1"], check=True, capture_output=True)
     made = {}
+    token_key = folder / "token.key"
+    token_key.touch(0o600)
+    token_key.write_text(TOKEN_KEY)
     for scheme in ("http", "https"):
-        made[scheme] = forebay.Forebay(folder / scheme, args=["--auth"], settings={"s3.domains": "s3.localhost"}, log_dir=folder / f"log-{scheme}", tls=pair if scheme == "https" else None)
+        made[scheme] = forebay.Forebay(folder / scheme, args=["--auth"], settings={"s3.domains": "s3.localhost", "ais.token_key_file": str(token_key)}, log_dir=folder / f"log-{scheme}", tls=pair if scheme == "https" else None)
         made[scheme].wait_ready()
     yield made
     for server in made.values():
@@ -56,7 +60,7 @@ def scenario(servers):
         bucket = f"client-{next(names)}"
         endpoint = server.endpoint.replace("127.0.0.1", "s3.localhost") if style == "virtual" else server.endpoint
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "PYTHON"))}
-        environment.update({"AWS_EC2_METADATA_DISABLED": "true", "AWS_REGION": "us-east-1", "PYTHONPATH": str(HERE), **(env or {})})
+        environment.update({"AWS_EC2_METADATA_DISABLED": "true", "AWS_REGION": "us-east-1", "TOKEN_KEY": TOKEN_KEY, "PYTHONPATH": str(HERE), **(env or {})})
         cafile = str(server.tls[0]) if server.tls else ""
         done = subprocess.run([str(c) for c in (*command, endpoint, key, secret, bucket, style, cafile)], env=environment, capture_output=True, text=True, timeout=timeout)
         assert done.returncode == 0 and done.stdout.strip().endswith("ok"), f"{command}: {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-8000:]}"

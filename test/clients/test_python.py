@@ -37,6 +37,12 @@ def test_over_http(scenario, name, script):
     scenario([PYTHON, HERE / f"use_{script}.py"])
 
 
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_aistore(scenario, scheme):
+    need("aistore")
+    scenario([PYTHON, HERE / "use_aistore.py"], scheme)
+
+
 def test_duckdb(scenario):
     """Its httpfs extension is not in the package: it would be fetched from elsewhere when it is first used."""
     need("duckdb")

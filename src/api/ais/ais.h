@@ -70,10 +70,17 @@ enum ais_select {
     AIS_BY_KEY,    /* a query parameter, with or without a value */
 };
 /* On what the rights of a row are required. */
-enum ais_scope { AIS_ON_NOTHING, AIS_ON_CLUSTER, AIS_ON_BUCKET, AIS_ON_OBJECT };
+enum ais_scope {
+    AIS_ON_NOTHING,
+    AIS_ON_CLUSTER,
+    AIS_ON_BUCKET, /* of a listing: on its prefix */
+    AIS_ON_OBJECT,
+    AIS_ON_EITHER, /* the cluster or the bucket */
+};
 enum ais_flags {
-    AIS_FINDS_BUCKET = 1, /* 404 without the bucket; q->bucket is set */
-    AIS_NAMES_BUCKET = 2, /* the path names a bucket, which need not exist */
+    AIS_FINDS_BUCKET = 1,  /* 404 without the bucket; q->bucket is set */
+    AIS_NAMES_BUCKET = 2,  /* the path names a bucket, which need not exist */
+    AIS_FINDS_CLOSING = 4, /* with FINDS: a bucket that is being removed counts */
 };
 
 typedef enum err ais_operation(struct request *q);

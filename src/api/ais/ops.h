@@ -4,6 +4,35 @@
 
 /* cluster.c */
 ais_operation ais_health, ais_show_node, ais_show_cluster;
+/* make.c, props.c */
+ais_operation ais_create_bucket, ais_destroy_bucket, ais_evict_bucket, ais_list_buckets;
+ais_operation ais_head_bucket, ais_patch_bucket, ais_reset_bucket;
+/* Makes a native bucket, for jobs that make their destination. */
+enum err ais_make_bucket(struct request *q, const struct ais_bucket *b) MUST_CHECK;
+/* Removes q->bucket with all that is in it. May switch. */
+enum err ais_remove_bucket(struct request *q) MUST_CHECK;
+void ais_put_props_header(struct request *q);
+enum err ais_check_props(struct request *q, const json_t *value) MUST_CHECK;
+enum err ais_set_props(struct request *q, const json_t *value) MUST_CHECK;
+auth_rights ais_bucket_access(const struct map_bucket *b); /* its property "access" */
+/* summary.c, list.c */
+ais_operation ais_head_summary, ais_summary, ais_list_objects;
+/* misc.c */
+ais_operation ais_do_nothing, ais_set_config, ais_not_built, ais_empty_list,
+    ais_evict_object;
+/* head.c, put.c, append.c, change.c */
+ais_operation ais_head_object, ais_put_object, ais_delete_object, ais_append_object;
+ais_operation ais_set_custom, ais_copy_to, ais_rename_object, ais_check_lock;
+/* parts.c */
+ais_operation ais_create_upload, ais_put_part, ais_complete_upload, ais_abort_upload;
+/* Begins an upload with the metadata of an object, or none. */
+enum err ais_begin_upload(struct request *q, const struct object_meta *of,
+                          struct span *id) MUST_CHECK;
+/* Completes an upload with the parts of these numbers, which must be all of them. */
+struct object_complete_part;
+enum err ais_finish_upload(struct request *q, struct span id,
+                           struct object_complete_part *parts, uint32_t count,
+                           struct object_info *info) MUST_CHECK;
 /* get.c */
 ais_operation ais_get_object;
 /* Headers of an object of q->bucket. */

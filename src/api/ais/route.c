@@ -7,6 +7,10 @@
 #include "base/mem.h"
 #include "rt/time.h"
 
+/* What the property "access" of a bucket can deny. */
+#define AUTH_OF_BUCKETS                                                                  \
+    (AUTH_READ | AUTH_WRITE | AUTH_LIST | AUTH_PROMOTE | AUTH_DESTROY_BUCKET)
+
 #define G HTTP_METHOD_GET
 #define H HTTP_METHOD_HEAD
 #define P HTTP_METHOD_PUT
@@ -30,6 +34,53 @@ static const struct ais_route routes[] = {
     {T, AIS_BUCKET, AIS_BY_ACTION, "index-shard", AIS_ON_BUCKET, AUTH_ADMIN, AIS_FINDS_BUCKET, OP_other, ais_bucket_upkeep},
     {G, AIS_BATCH, AIS_ALWAYS, NULL, AIS_ON_NOTHING, 0, 0, OP_get, ais_get_batch},
     {G, AIS_OBJECT, AIS_ALWAYS, NULL, AIS_ON_OBJECT, AUTH_GET_OBJECT, AIS_FINDS_BUCKET, OP_get, ais_get_object},
+    {H, AIS_OBJECT, AIS_ALWAYS, NULL, AIS_ON_OBJECT, AUTH_HEAD_OBJECT, AIS_FINDS_BUCKET, OP_head, ais_head_object},
+    {P, AIS_OBJECT, AIS_BY_QUERY, "object_to", AIS_ON_OBJECT, AUTH_GET_OBJECT, AIS_FINDS_BUCKET, OP_put, ais_copy_to},
+    {P, AIS_OBJECT, AIS_BY_QUERY, "uploadId", AIS_ON_OBJECT, AUTH_PUT_OBJECT, AIS_FINDS_BUCKET, OP_put, ais_put_part},
+    {P, AIS_OBJECT, AIS_BY_QUERY, "archpath", AIS_ON_OBJECT, AUTH_PUT_OBJECT, AIS_FINDS_BUCKET, OP_put, ais_not_built},
+    {P, AIS_OBJECT, AIS_BY_QUERY, "append_type", AIS_ON_OBJECT, AUTH_APPEND_OBJECT, AIS_FINDS_BUCKET, OP_put, ais_append_object},
+    {P, AIS_OBJECT, AIS_ALWAYS, NULL, AIS_ON_OBJECT, AUTH_PUT_OBJECT, AIS_FINDS_BUCKET, OP_put, ais_put_object},
+    {D, AIS_OBJECT, AIS_BY_ACTION, "", AIS_ON_OBJECT, AUTH_DELETE_OBJECT, AIS_FINDS_BUCKET, OP_delete, ais_delete_object},
+    {D, AIS_OBJECT, AIS_BY_ACTION, "mpt-abort", AIS_ON_OBJECT, AUTH_PUT_OBJECT, AIS_FINDS_BUCKET, OP_mpu, ais_abort_upload},
+    {D, AIS_OBJECT, AIS_BY_ACTION, "evict-listrange", AIS_ON_OBJECT, AUTH_GET_OBJECT, AIS_FINDS_BUCKET, OP_delete, ais_evict_object},
+    {T, AIS_OBJECT, AIS_BY_ACTION, "mpt-upload", AIS_ON_OBJECT, AUTH_PUT_OBJECT, AIS_FINDS_BUCKET, OP_mpu, ais_create_upload},
+    {T, AIS_OBJECT, AIS_BY_ACTION, "mpt-complete", AIS_ON_OBJECT, AUTH_PUT_OBJECT, AIS_FINDS_BUCKET, OP_mpu, ais_complete_upload},
+    {T, AIS_OBJECT, AIS_BY_ACTION, "rename-obj", AIS_ON_OBJECT, AUTH_MOVE_OBJECT, AIS_FINDS_BUCKET, OP_put, ais_rename_object},
+    {T, AIS_OBJECT, AIS_BY_ACTION, "check-lock", AIS_ON_OBJECT, AUTH_HEAD_OBJECT, AIS_FINDS_BUCKET, OP_other, ais_check_lock},
+    {A, AIS_OBJECT, AIS_BY_ACTION, "", AIS_ON_OBJECT, AUTH_UPDATE_OBJECT, AIS_FINDS_BUCKET, OP_other, ais_set_custom},
+
+    {G, AIS_BUCKET, AIS_BY_ACTION, "list", AIS_ON_BUCKET, AUTH_LIST_OBJECTS, AIS_FINDS_BUCKET, OP_list, ais_list_objects},
+    {G, AIS_BUCKET, AIS_BY_ACTION, "", AIS_ON_BUCKET, AUTH_LIST_OBJECTS, AIS_FINDS_BUCKET, OP_list, ais_list_objects},
+    {G, AIS_BUCKET, AIS_BY_ACTION, "summary-bck", AIS_ON_BUCKET, AUTH_LIST, AIS_FINDS_BUCKET, OP_list, ais_summary},
+    {H, AIS_BUCKET, AIS_BY_KEY, "bsumm_remote", AIS_ON_BUCKET, AUTH_LIST, AIS_FINDS_BUCKET, OP_list, ais_head_summary},
+    {H, AIS_BUCKET, AIS_ALWAYS, NULL, AIS_ON_BUCKET, AUTH_HEAD_BUCKET, AIS_FINDS_BUCKET, OP_bucket, ais_head_bucket},
+    {T, AIS_BUCKET, AIS_BY_ACTION, "create-bck", AIS_ON_EITHER, AUTH_CREATE_BUCKET, AIS_NAMES_BUCKET, OP_bucket, ais_create_bucket},
+    {D, AIS_BUCKET, AIS_BY_ACTION, "destroy-bck", AIS_ON_EITHER, AUTH_DESTROY_BUCKET, AIS_FINDS_BUCKET | AIS_FINDS_CLOSING, OP_bucket, ais_destroy_bucket},
+    {D, AIS_BUCKET, AIS_BY_ACTION, "evict-remote-bck", AIS_ON_EITHER, AUTH_DESTROY_BUCKET, AIS_FINDS_BUCKET, OP_bucket, ais_evict_bucket},
+    {A, AIS_BUCKET, AIS_BY_ACTION, "set-bprops", AIS_ON_BUCKET, AUTH_PATCH_BUCKET, AIS_FINDS_BUCKET, OP_bucket, ais_patch_bucket},
+    {A, AIS_BUCKET, AIS_BY_ACTION, "reset-bprops", AIS_ON_BUCKET, AUTH_PATCH_BUCKET, AIS_FINDS_BUCKET, OP_bucket, ais_reset_bucket},
+    {G, AIS_BUCKETS, AIS_BY_ACTION, "list", AIS_ON_NOTHING, 0, 0, OP_bucket, ais_list_buckets},
+    {G, AIS_BUCKETS, AIS_BY_ACTION, "", AIS_ON_NOTHING, 0, 0, OP_bucket, ais_list_buckets},
+    {G, AIS_BUCKETS, AIS_BY_ACTION, "summary-bck", AIS_ON_NOTHING, 0, 0, OP_list, ais_summary},
+    {T, AIS_BUCKETS, AIS_BY_ACTION, "create-bck", AIS_ON_NOTHING, 0, AIS_NAMES_BUCKET, OP_bucket, ais_create_bucket},
+    {D, AIS_BUCKETS, AIS_BY_ACTION, "destroy-bck", AIS_ON_NOTHING, 0, AIS_NAMES_BUCKET, OP_bucket, ais_destroy_bucket},
+
+    {P, AIS_CLUSTER_SET, AIS_ALWAYS, NULL, AIS_ON_CLUSTER, AUTH_ADMINISTER, 0, OP_other, ais_set_config},
+    {P, AIS_DAEMON_SET, AIS_ALWAYS, NULL, AIS_ON_CLUSTER, AUTH_ADMINISTER, 0, OP_other, ais_set_config},
+    {P, AIS_REVERSE_SET, AIS_ALWAYS, NULL, AIS_ON_CLUSTER, AUTH_ADMINISTER, 0, OP_other, ais_set_config},
+    {P, AIS_CLUSTER, AIS_BY_ACTION, "rotate-logs", AIS_ON_CLUSTER, AUTH_ADMINISTER, 0, OP_other, ais_do_nothing},
+    {P, AIS_CLUSTER, AIS_BY_ACTION, "reset-stats", AIS_ON_CLUSTER, AUTH_ADMINISTER, 0, OP_other, ais_do_nothing},
+    {P, AIS_CLUSTER, AIS_BY_ACTION, "set-config", AIS_ON_CLUSTER, AUTH_ADMINISTER, 0, OP_other, ais_set_config},
+    {P, AIS_REVERSE, AIS_BY_ACTION, "rotate-logs", AIS_ON_CLUSTER, AUTH_ADMINISTER, 0, OP_other, ais_do_nothing},
+    {P, AIS_REVERSE, AIS_BY_ACTION, "reset-stats", AIS_ON_CLUSTER, AUTH_ADMINISTER, 0, OP_other, ais_do_nothing},
+    {G, AIS_SORT, AIS_ALWAYS, NULL, AIS_ON_CLUSTER, AUTH_SHOW_CLUSTER, 0, OP_other, ais_empty_list},
+    {T, AIS_SORT, AIS_ALWAYS, NULL, AIS_ON_CLUSTER, AUTH_ADMINISTER, 0, OP_other, ais_not_built},
+    {D, AIS_SORT, AIS_ALWAYS, NULL, AIS_ON_CLUSTER, AUTH_ADMINISTER, 0, OP_other, ais_not_built},
+    {D, AIS_SORT_ABORT, AIS_ALWAYS, NULL, AIS_ON_CLUSTER, AUTH_ADMINISTER, 0, OP_other, ais_not_built},
+    {G, AIS_ETL, AIS_ALWAYS, NULL, AIS_ON_CLUSTER, AUTH_SHOW_CLUSTER, 0, OP_other, ais_not_built},
+    {P, AIS_ETL, AIS_ALWAYS, NULL, AIS_ON_CLUSTER, AUTH_ADMINISTER, 0, OP_other, ais_not_built},
+    {T, AIS_ETL, AIS_ALWAYS, NULL, AIS_ON_CLUSTER, AUTH_ADMINISTER, 0, OP_other, ais_not_built},
+    {D, AIS_ETL, AIS_ALWAYS, NULL, AIS_ON_CLUSTER, AUTH_ADMINISTER, 0, OP_other, ais_not_built},
 
     {G, AIS_HEALTH, AIS_ALWAYS, NULL, AIS_ON_NOTHING, 0, 0, OP_other, ais_health},
     {G, AIS_DAEMON, AIS_ALWAYS, NULL, AIS_ON_CLUSTER, AUTH_SHOW_CLUSTER, 0, OP_other, ais_show_node},
@@ -173,6 +224,10 @@ route_take_names(struct request *q)
     if (rc != ERR_OK)
         return rc;
     q->name.bucket = r->bucket.uname;
+    if (r->place == AIS_BUCKET && r->object.len > 0 &&
+        q->http->head->method != HTTP_METHOD_HEAD)
+        return ais_fault(q, 400, NULL,
+                         "invalid bucket name: a bucket has one element of the path");
     if (r->place == AIS_OBJECT && q->http->head->method != HTTP_METHOD_HEAD)
         rc = ais_object_check(q, r->object);
     q->name.key = r->object;
@@ -184,8 +239,11 @@ ais_require(struct request *q, enum ais_scope scope, auth_rights rights)
 {
     struct span bucket =
         scope == AIS_ON_CLUSTER ? SPAN(AUTH_EVERY_BUCKET) : q->name.bucket;
-    struct span key = scope == AIS_ON_OBJECT ? q->name.key : SPAN("");
+    struct span key = q->name.key; /* of a listing: its prefix */
 
+    if (scope == AIS_ON_EITHER &&
+        caller_may(q, rights, SPAN(AUTH_EVERY_BUCKET), SPAN("")))
+        return ERR_OK;
     return scope == AIS_ON_NOTHING ? ERR_OK : caller_require(q, rights, bucket, key);
 }
 
@@ -227,6 +285,13 @@ run_row(struct request *q, const struct ais_route *row)
         rc = ais_fault(q, 400, NULL, "the path names no bucket");
     if (rc == ERR_OK && (row->flags & AIS_FINDS_BUCKET) != 0)
         rc = ais_bucket_find(q, &q->ais->bucket, &q->bucket);
+    if (rc == ERR_OK && q->bucket != NULL && q->bucket->closing &&
+        (row->flags & AIS_FINDS_CLOSING) == 0)
+        rc = ais_no_bucket(q, &q->ais->bucket);
+    if (rc == ERR_OK && q->bucket != NULL && q->bucket->property_count > 0 &&
+        (row->rights & AUTH_OF_BUCKETS & ~ais_bucket_access(q->bucket)) != 0)
+        rc = ais_fault(q, 403, NULL, "bucket \"%s\": its property \"access\" denies this",
+                       q->ais->bucket.text);
     if (rc != ERR_OK)
         return rc;
     return wants_redirect(q, row) ? answer_redirect(q) : row->run(q);
@@ -255,6 +320,11 @@ run_request(struct request *q)
     if (rc != ERR_OK)
         return rc;
     row = find_row(q);
+    if (message && q->ais->place == AIS_BUCKET && q->ais->object.len == 0) {
+        const char *prefix = json_string_value(ais_member(q->ais->value, "prefix"));
+
+        q->name.key = span_of(prefix != NULL ? prefix : "");
+    }
     return row != NULL ? run_row(q, row) : no_row(q);
 }
 

@@ -226,7 +226,10 @@ s3_run_route(struct request *q)
         return fault_set(&q->fault, S3_ServiceUnavailable,
                          "The server is on its way out");
     rc = gate(q, need);
-    if (rc == ERR_OK && q->name.bucket.len > 0)
+    /* Names that only AIS allows can be read and written here, too; made here they cannot be. */
+    if (rc == ERR_OK && q->name.bucket.len > 0 &&
+        (r == NULL || r->run == s3_create_bucket ||
+         map_bucket_find(map_now(q->api->options.map), q->name.bucket) == NULL))
         rc = s3_bucket_check(q->name.bucket, &q->fault);
     if (rc == ERR_OK &&
         http_get(q->http->head, HTTP_AMZ_EXPECTED_BUCKET_OWNER).at != NULL)

@@ -13,6 +13,7 @@ struct site {
     /* Given. */
     const char *path;
     bool auth_required, bench_objects;
+    struct span token_key;
     uint64_t epoch, block_cache_bytes;
     struct http_server_options http_options;
     struct http_client_options client_options;
@@ -85,6 +86,7 @@ site_open_services(struct site *s)
                             .dot = s->dir,
                             .secrets = s->secrets,
                             .bench_objects = s->bench_objects,
+                            .token_key = s->token_key,
                             .block_cache_bytes = s->block_cache_bytes};
     enum err rc = cloud_start(&c, &s->cloud, &s->eb);
 

@@ -1,0 +1,149 @@
+"""NVIDIA's Python SDK for AIStore, unmodified: cluster, buckets, objects, uploads, appends, listings, summaries; with a token."""
+
+import base64
+import hashlib
+import hmac
+import json
+import os
+import sys
+import time
+
+for variable in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):  # they would win over ca_cert
+    os.environ.pop(variable, None)
+import xxhash
+from aistore import Client
+from aistore.sdk.errors import AISError, ErrBckAlreadyExists, ErrBckNotFound
+from aistore.sdk.list_object_flag import ListObjectFlag
+
+endpoint, _, _, name, _, cafile = sys.argv[1:]
+
+
+def url64(data):
+    return base64.urlsafe_b64encode(data).rstrip(b"=")
+
+
+def token(**claims):
+    text = url64(b'{"alg":"HS256","typ":"JWT"}') + b"." + url64(json.dumps({"sub": "test", "exp": int(time.time()) + 3600, **claims}).encode())
+    return (text + b"." + url64(hmac.new(os.environ["TOKEN_KEY"].encode(), text, hashlib.sha256).digest())).decode()
+
+
+def connect(**claims):
+    return Client(endpoint, token=token(**claims), ca_cert=cafile or None, timeout=60)
+
+
+def fails(status, call, kind=AISError):
+    try:
+        call()
+    except kind as e:
+        assert e.status_code == status, e
+        return e
+    raise AssertionError(f"no error {status}")
+
+
+client = connect(admin=True)
+cluster = client.cluster()
+smap = cluster.get_info()
+assert len(smap.tmap) == 1 and smap.proxy_si.daemon_id in smap.pmap and cluster.is_ready()
+assert cluster.get_performance()
+bucket = client.bucket(name)
+
+# Buckets
+bucket.create()
+fails(409, lambda: bucket.create(exist_ok=False), ErrBckAlreadyExists)
+assert name in [b.name for b in cluster.list_buckets("ais")]
+assert json.loads(bucket.head()["Ais-Bucket-Props"])["checksum"]["type"] == "xxhash2"
+for odd in ("*", ".", "", " ", "bucket/badname", "bucket and name", "#badname", "$badname", "~badname"):
+    for call in (client.bucket(odd).create, client.bucket(odd).delete):
+        try:
+            call()
+            raise AssertionError(odd)
+        except AISError as e:
+            assert 400 <= e.status_code < 500, (odd, e)
+
+# Objects: names, bytes, ranges, checksums, versions
+for odd in ("%", "%25", "%3D", "yHvMJM(s\\(0hR\\3\\)", "audio/raw/file.wav", "file_#@!$%^&*()_+.mp3", "track?name=lofi&v=1", "my audio file .m4a", "你好世界", "-hidden.ogg", ".audio_hidden.wav", "MiXeD"):
+    o = bucket.object(odd)
+    o.get_writer().put_content(odd.encode() * 10)
+    assert o.get_reader().read_all() == odd.encode() * 10
+    assert odd in [e.name for e in bucket.list_all_objects()]
+    o.delete()
+data = os.urandom(1_000_000)
+o = bucket.object("o")
+o.get_writer().put_content(data)
+assert (o.props.checksum_value, o.props.obj_version, o.props.size) == (xxhash.xxh64(data).hexdigest(), "1", len(data))
+o.get_writer().put_content(data + b"x")
+assert o.props.obj_version == "2" and o.get_reader(byte_range="bytes=10-19").read_all() == data[10:20]
+assert o.get_reader(direct=True).read_all() == data + b"x"
+with o.get_reader(num_workers=4).read_all() as whole:
+    assert bytes(whole.buf[: len(whole)]) == data + b"x"
+assert b"".join(o.get_reader()) == data + b"x"
+with o.get_reader().as_file() as f:
+    assert f.read(5) + f.read() == data + b"x"
+head = o.head("etag,last-modified")
+assert head.etag and head.last_modified and not o.head("size").etag
+fails(404, bucket.object("nothing").delete)
+fails(404, lambda: client.bucket(name + "-no").object("x").get_writer().put_content(b"x"), ErrBckNotFound)
+
+# Custom properties
+o.get_writer().set_custom_props({"k1": "v1"})
+o.get_writer().set_custom_props({"k2": "v2"})
+assert o.props.custom_metadata == {"k1": "v1", "k2": "v2"}
+o.get_writer().set_custom_props({"k3": "v3"}, replace_existing=True)
+assert o.props.custom_metadata == {"k3": "v3"}
+
+# Append and flush
+a, handle = bucket.object("appended"), ""
+for i in range(3):
+    handle = a.get_writer().append_content(b"part%d" % i, handle=handle)
+fails(404, a.delete)  # nothing is there before the flush
+a.get_writer().append_content(b"", handle=handle, flush=True)
+assert a.get_reader().read_all() == b"part0part1part2"
+with bucket.object("file").get_writer().as_file(mode="w") as f:
+    f.write(b"hello")
+    f.write(b"world")
+with bucket.object("file").get_writer().as_file(mode="a") as f:
+    f.write(b"++")
+assert bucket.object("file").get_reader().read_all() == b"helloworld++"
+
+# Uploads in parts
+o = bucket.object("parts")
+upload = o.multipart_upload().create()
+for i in (3, 1, 2):
+    upload.add_part(i).put_content(b"%d" % i * 7)
+upload.complete()
+assert o.get_reader().read_all() == b"1111111" + b"2222222" + b"3333333"
+fails(404, upload.complete)
+assert o.head("chunked").chunks.chunk_count == 3
+upload = o.multipart_upload().create()
+assert "no chunks" in str(fails(400, upload.complete))
+upload.add_part(1).put_content(b"x")
+upload.abort()
+
+# Copies
+other = client.bucket(name + "-2").create()
+bucket.object("o").copy(other.object("copy"))
+assert other.object("copy").get_reader().read_all() == data + b"x"
+fails(404, lambda: bucket.object("o").copy(client.bucket(name + "-no").object("x")), ErrBckNotFound)
+other.delete()
+
+# Listings and summaries
+for i in range(25):
+    bucket.object(f"d/{i:03}").get_writer().put_content(b"z" * i)
+page = bucket.list_objects(prefix="d/", page_size=10, props="name,size,checksum,version,atime")
+assert len(page.entries) == 10 and page.continuation_token and page.entries[3].size == 3 and page.entries[3].checksum == xxhash.xxh64(b"zzz").hexdigest()
+assert [e.name for e in bucket.list_objects_iter(prefix="d/", page_size=7)] == [f"d/{i:03}" for i in range(25)]
+assert "d/" in [e.name for e in bucket.list_objects(flags=[ListObjectFlag.NO_RECURSION, ListObjectFlag.NO_DIRS]).entries]
+assert [e.name for e in bucket.list_objects(prefix="d/", start_after="d/022").entries] == ["d/023", "d/024"]
+assert bucket.summary(prefix="d/")["ObjCount"]["obj_count_present"] == "25"
+assert bucket.info(prefix="d/")[1]["TotalSize"]["size_all_present_objs"] == str(sum(range(25)))
+
+# Rights of tokens
+reader = connect(clusters=[{"id": "", "perm": "0"}], buckets=[{"bck": {"name": name, "provider": "ais", "namespace": {"uuid": "", "name": ""}}, "perm": "1"}])
+assert reader.bucket(name).object("d/003").get_reader().read_all() == b"zzz"
+assert "insufficient permissions" in str(fails(403, lambda: reader.bucket(name).object("x").get_writer().put_content(b"x")))
+rubbish = Client(endpoint, token="rubbish", ca_cert=cafile or None)
+assert "invalid token" in str(fails(401, rubbish.cluster().get_info))
+
+bucket.delete()
+fails(404, bucket.head)
+print("aistore SDK ok")
