@@ -14,7 +14,7 @@
 #define BIT(f) (UINT64_C(1) << HTTP_##f)
 #define PLAIN_FIELDS                                                                     \
     (BIT(HOST) | BIT(USER_AGENT) | BIT(ACCEPT) | BIT(ACCEPT_ENCODING) |                  \
-     BIT(CONNECTION) | BIT(KEEP_ALIVE) | BIT(CACHE_CONTROL) |                            \
+     BIT(CONNECTION) | BIT(KEEP_ALIVE) | BIT(CACHE_CONTROL) | BIT(CONTENT_TYPE) |        \
      BIT(AMZ_SDK_INVOCATION_ID) | BIT(AMZ_SDK_REQUEST))
 #define SIGNATURE_FIELDS                                                                 \
     (BIT(AUTHORIZATION) | BIT(AMZ_DATE) | BIT(DATE) | BIT(AMZ_CONTENT_SHA256) |          \
@@ -33,8 +33,8 @@ is_plain(const struct http_request *http)
     uint64_t allowed = is_signed(http) ? PLAIN_FIELDS | SIGNATURE_FIELDS : PLAIN_FIELDS;
 
     return h->method == HTTP_METHOD_GET && (h->seen & ~allowed) == 0 &&
-           h->unknown_count == 0 && h->query.at == NULL && h->body_length == 0 &&
-           !http->draining && h->host.len + h->target.len < CACHED_RESPONSE_TEXT / 2;
+           h->unknown_count == 0 && h->body_length == 0 && !http->draining &&
+           h->host.len + h->target.len < CACHED_RESPONSE_TEXT / 2;
 }
 
 /* ---- from the response cache ---- */
@@ -141,7 +141,9 @@ inline_get_keep(struct request *q, const struct object_get *get)
     char head[CACHED_RESPONSE_TEXT];
     struct cached_response *k;
 
+    /* Of S3 a query always means something; of AIS the operation has looked at it. */
     if (q->api->responses == NULL || !is_plain(q->http) ||
+        (h->query.at != NULL && q->ais == NULL) ||
         http_header_text(q->http).len < REQUEST_IDS_LEN ||
         !object_revalidated_keep(get, &object))
         return;
@@ -156,7 +158,9 @@ inline_get_keep(struct request *q, const struct object_get *get)
     k->target_len = (uint16_t)h->target.len;
     k->head_len = (uint16_t)len;
     k->lines_at = (uint16_t)lines_at;
-    k->to_anonymous = !q->caller.signed_request;
+    /* Not what a token or a password opened. */
+    k->to_anonymous =
+        q->caller.kind == CALLER_ANONYMOUS || q->caller.kind == CALLER_LOCAL;
     k->on_loopback = q->http->is_loopback;
     keep_key(k, &q->caller);
     memcpy(k->text, h->host.at, h->host.len);
@@ -236,6 +240,8 @@ inline_get(struct api *a, struct http_request *http)
         return false;
     if (find_and_serve(a, http))
         return true;
+    if (http->head->query.at != NULL)
+        return false;
     g = arena_alloc(http->arena, sizeof *g);
     g->q = (struct request){.api = a, .http = http, .arena = http->arena, .op = OP_get};
     g->read.on_done = async_on_done;

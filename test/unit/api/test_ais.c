@@ -7,6 +7,7 @@
 #include "api/ais/token.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/metrics.h"
 #include "folder.h"
 #include "rt/time.h"
 #include "unit/api/api_rig.h"
@@ -224,6 +225,43 @@ tokens_carry_rights(struct site *s)
         CHECK_U64((unsigned)ask_with(s, "GET", "/v1/daemon?what=smap", NULL, token),
                   (unsigned)rows[i].smap);
     }
+}
+
+/* What a token opened is not served from the response cache to a caller without one. */
+static void
+cached_responses_keep_to_their_callers(struct site *s)
+{
+    static const char *const targets[] = {"/v1/objects/bkt/cached",
+                                          "/v1/objects/bkt/cached?provider=ais"};
+    char token[2048];
+
+    make_token(HS256, "{\"sub\":\"a\",\"exp\":9999999999,\"admin\":true}", KEY, token);
+    CHECK_U64((unsigned)ask_with(s, "PUT", targets[0], "secret", token), 200);
+    for (size_t i = 0; i < ARRAY_LEN(targets); i++) {
+        for (int k = 0; k < 3; k++)
+            CHECK_U64((unsigned)ask_with(s, "GET", targets[i], NULL, token), 200);
+        CHECK_U64((unsigned)ask_with(s, "GET", targets[i], NULL, NULL), 401);
+    }
+}
+
+/* A GET with a query is served from the response cache; a write, another object and other parameters are not. */
+static void
+cached_responses_follow_writes(struct site *s)
+{
+    int64_t hits;
+
+    wants(s, "PUT", "/v1/objects/bkt/hot", "one", 200, "");
+    for (int k = 0; k < 3; k++)
+        wants(s, "GET", "/v1/objects/bkt/hot?provider=ais", NULL, 200, "one");
+    hits = metric_read(M_RESPONSE_CACHE_HITS, 0);
+    wants(s, "GET", "/v1/objects/bkt/hot?provider=ais", NULL, 200, "one");
+    CHECK(metric_read(M_RESPONSE_CACHE_HITS, 0) > hits);
+    wants(s, "PUT", "/v1/objects/bkt/hot", "two", 200, "");
+    wants(s, "GET", "/v1/objects/bkt/hot?provider=ais", NULL, 200, "two");
+    wants(s, "GET", "/v1/objects/bkt/hot?provider=aws", NULL, 404, "aws://bkt");
+    wants(s, "GET", "/v1/objects/bkt/hot?provider=ais&archpath=x", NULL, 400, "");
+    wants(s, "DELETE", "/v1/objects/bkt/hot", NULL, 200, "");
+    wants(s, "GET", "/v1/objects/bkt/hot?provider=ais", NULL, 404, "ais://bkt/hot");
 }
 
 /* ---- objects ---- */
@@ -497,7 +535,10 @@ access_of_a_bucket_counts(struct site *s)
 static void
 open_and_run(bool auth, void (*const *steps)(struct site *s))
 {
-    struct site s = {.path = folder, .auth_required = auth, .token_key = SPAN(KEY)};
+    struct site s = {.path = folder,
+                     .auth_required = auth,
+                     .token_key = SPAN(KEY),
+                     .block_cache_bytes = MIB(64)};
 
     CHECK_U64(site_open(&s), ERR_OK);
     if (!auth)
@@ -526,6 +567,7 @@ run_open(void *arg)
                                                    large_messages_end,
                                                    documents_are_json,
                                                    access_of_a_bucket_counts,
+                                                   cached_responses_follow_writes,
                                                    NULL};
 
     (void)arg;
@@ -535,8 +577,9 @@ run_open(void *arg)
 static void
 run_closed(void *arg)
 {
-    static void (*const steps[])(struct site *) = {each_route_is_behind_the_gate,
-                                                   tokens_carry_rights, NULL};
+    static void (*const steps[])(struct site *) = {
+        each_route_is_behind_the_gate, tokens_carry_rights,
+        cached_responses_keep_to_their_callers, NULL};
 
     (void)arg;
     open_and_run(true, steps);
