@@ -113,6 +113,7 @@ stage_clients() { # not among those that run by themselves: `make check-clients`
     tools/deps.sh clients
     tools/clients.sh
     build rel forebay && FOREBAY_BIN=$root/build/forebay pytest_of 1 test/clients -p no:cacheprovider -W default
+    tools/s3tests.sh
     grep -h 'CLIENT NOT TESTED' "$logs/pytest-1.log" | sed 's/^ *[^ ]*: *UserWarning: */    /' | sort -u || true
 }
 

@@ -456,6 +456,13 @@ def test_a_form_says_each_thing_once(guarded):
                         status, _, answer = post_form(f"{guarded.endpoint}/{bucket}", order, b"2")
                         assert status in (400, 403), (order, bucket, answer)
     assert s3.get_object(Bucket="form-mine", Key="up/k")["Body"].read() == b"1" and s3.list_objects_v2(Bucket="form-other")["KeyCount"] == 0
+    tags = "<Tagging><TagSet><Tag><Key>a</Key><Value>1</Value></Tag></TagSet></Tagging>"
+    tagged = s3.generate_presigned_post("form-mine", "tagged", Fields={"tagging": tags}, Conditions=[{"tagging": tags}])
+    assert post_form(tagged["url"], tagged["fields"], b"1")[0] == 204
+    assert s3.get_object_tagging(Bucket="form-mine", Key="tagged")["TagSet"] == [{"Key": "a", "Value": "1"}]
+    assert post_form(tagged["url"], {**tagged["fields"], "tagging": tags.replace("1", "2")}, b"2")[0] == 403
+    nothing = s3.generate_presigned_post("form-mine", "bad", Fields={"tagging": "<x"}, Conditions=[{"tagging": "<x"}])
+    assert b"MalformedXML" in post_form(nothing["url"], nothing["fields"], b"1")[2]
     # The type of the file's own part is stored where the policy speaks of it, and must match it.
     typed = s3.generate_presigned_post("form-mine", "typed", Conditions=[["starts-with", "$Content-Type", "image/"]])
     assert post_form(typed["url"], typed["fields"], b"1", type="text/html")[0] == 403

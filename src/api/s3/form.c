@@ -10,6 +10,7 @@
 #include "rt/time.h"
 #include "wire/form.h"
 #include "wire/post_policy.h"
+#include "wire/s3tags.h"
 
 #define FIELDS_MAX      100
 #define FIELD_BYTES_MAX KIB(64) /* of all fields together; AWS takes 20 KB */
@@ -319,7 +320,7 @@ refuse_unbuilt(struct upload *u)
         struct span name = u->fields[i].name;
 
         if (span_starts(name, SPAN("x-amz-server-side-encryption")) ||
-            span_starts(name, SPAN("x-amz-object-lock")) || span_is(name, "tagging") ||
+            span_starts(name, SPAN("x-amz-object-lock")) ||
             span_is(name, "x-amz-website-redirect-location"))
             return fault_set(&q->fault, S3_NotImplemented,
                              "The form field %.*s is not implemented",
@@ -360,6 +361,20 @@ form_check(struct upload *u)
 
 /* ---- storing ---- */
 
+/* Tags come as a document in the field `tagging`. */
+static enum err
+form_meta_fields(struct upload *u, struct fields as_headers, struct object_meta *out)
+{
+    struct request *q = u->q;
+    struct span tags = form_field(u, "tagging");
+    enum err rc = s3_meta_from_fields(q, as_headers, out);
+
+    if (rc != ERR_OK || tags.len == 0)
+        return rc;
+    return s3tags_parse_document(tags, S3TAGS_OF_OBJECT, request_work(q), &out->tags,
+                                 &q->fault);
+}
+
 static enum err
 form_meta_of(struct upload *u, struct object_meta *out)
 {
@@ -376,7 +391,7 @@ form_meta_of(struct upload *u, struct object_meta *out)
     if (!typed && u->file_type.len > 0 &&
         (!u->with_policy || u->policy.names_content_type))
         as_headers[n++] = (struct field){SPAN("content-type"), u->file_type};
-    return s3_meta_from_fields(q, (struct fields){as_headers, n}, out);
+    return form_meta_fields(u, (struct fields){as_headers, n}, out);
 }
 
 static enum err
