@@ -6,11 +6,12 @@
 #include <assert.h>
 #include <string.h>
 
-#include "api/internal.h"
+#include "api/access.h"
 #include "api/signature_cache.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "rt/time.h"
+#include "wire/s3acl.h"
 
 /* Cross-site request check: a browser sends requests for any page, and names that page in its headers. */
 static bool
@@ -71,46 +72,55 @@ user_of(const struct request *q)
     return k != NULL ? k->user : NULL;
 }
 
-/* The public rights of a bucket: reading and listing. */
-static auth_rights
-public_rights(const struct request *q, struct span bucket)
+/* On the bucket and key of the request, under the name that the route has in the policy language. */
+static bool
+may_here(const struct request *q, const struct auth_user *u, auth_rights wanted,
+         struct span key)
 {
-    const struct map_bucket *b = map_bucket_find(map_now(q->api->options.map), bucket);
-
-    return b != NULL && b->anonymous_read ? AUTH_READ | AUTH_LIST : 0;
+    return access_allows(q, &(struct access_ask){.user = u,
+                                                 .wanted = wanted,
+                                                 .action = q->action,
+                                                 .bucket = q->name.bucket,
+                                                 .key = key});
 }
 
-static auth_rights
-rights_of_token(const struct token_rights *t, struct span bucket)
-{
-    for (unsigned i = 0; i < t->count; i++)
-        if (span_eq(t->at[i].bucket, bucket))
-            return t->at[i].rights;
-    return t->everywhere;
-}
-
+/* On a bucket and key that a body or a header names. */
 static bool
 may(const struct request *q, const struct auth_user *u, auth_rights wanted,
     struct span bucket, struct span key)
 {
-    auth_rights have = u != NULL ? auth_user_rights(u, bucket, key) : 0;
+    bool writes = (wanted & AUTH_WRITE) != 0;
 
-    assert(wanted != 0);
-    if (q->caller.kind == CALLER_TOKEN)
-        have = rights_of_token(q->caller.token, bucket);
-    if (q->caller.kind == CALLER_LOCAL || auth_rights_include(have, wanted))
-        return true;
-    return (wanted & ~(have | AUTH_READ | AUTH_LIST)) == 0 &&
-           (wanted & ~(have | public_rights(q, bucket))) == 0;
+    return access_allows(q, &(struct access_ask){.user = u,
+                                                 .wanted = wanted,
+                                                 .action = writes ? q->action : NULL,
+                                                 .bucket = bucket,
+                                                 .key = key});
 }
 
 static bool
-has_any_right(const struct request *q, const struct auth_user *u, struct span bucket)
+may_list_rights(const struct request *q, const struct auth_user *u, auth_rights wanted,
+                uint8_t permission)
 {
-    if (q->caller.kind == CALLER_TOKEN && rights_of_token(q->caller.token, bucket) != 0)
-        return true;
-    return q->caller.kind == CALLER_LOCAL ||
-           (u != NULL && auth_has_any_right(u, bucket)) || public_rights(q, bucket) != 0;
+    return access_allows_list(q,
+                              &(struct access_ask){.user = u,
+                                                   .wanted = wanted,
+                                                   .action = q->action,
+                                                   .bucket = q->name.bucket,
+                                                   .key = q->name.key},
+                              permission);
+}
+
+/* Any right, or an Allow of the policy for what the route does. */
+static bool
+has_any_right(const struct request *q, const struct auth_user *u)
+{
+    struct span none = {"", 0};
+
+    if (!map_has_policies(map_now(q->api->options.map)))
+        return access_allows_any(q, u, q->name.bucket);
+    return may_here(q, u, AUTH_PATCH_BUCKET, none) ||
+           (access_allows_any(q, u, q->name.bucket) && !access_denies(q, u));
 }
 
 bool
@@ -131,30 +141,38 @@ caller_require(struct request *q, auth_rights wanted, struct span bucket, struct
 bool
 caller_has_any_right(const struct request *q, struct span bucket)
 {
-    return has_any_right(q, user_of(q), bucket);
+    return access_owns_rights(q, user_of(q), bucket);
 }
 
 /* True if the caller has the rights that the route needs. */
 static bool
 has_needed(const struct request *q, const struct auth_user *u, enum need need)
 {
-    struct span bucket = q->name.bucket, key = q->name.key, none = {"", 0};
+    struct span none = {"", 0};
 
     switch (need) {
     case NEED_READ:
-        return may(q, u, AUTH_READ, bucket, key);
+        return may_here(q, u, AUTH_READ, q->name.key);
     case NEED_WRITE:
-        return may(q, u, AUTH_WRITE, bucket, key);
+        return may_here(q, u, AUTH_WRITE, q->name.key);
     case NEED_LIST:
-        return may(q, u, AUTH_LIST, bucket, query_get(&q->query, "prefix"));
+        return may_here(q, u, AUTH_LIST, query_get(&q->query, "prefix"));
     case NEED_ADMIN:
-        return may(q, u, AUTH_ADMIN, bucket, none);
+        return may_here(q, u, AUTH_ADMIN, none);
+    case NEED_MAKE_BUCKET:
+        return may_here(q, u, AUTH_CREATE_BUCKET, none);
     case NEED_ADMIN_ALL:
         return may(q, u, AUTH_ADMIN, SPAN(AUTH_EVERY_BUCKET), none);
+    case NEED_READ_ACL:
+        return may_list_rights(q, u, AUTH_READ, S3ACL_READ_ACP);
+    case NEED_WRITE_ACL:
+        return may_list_rights(q, u, AUTH_SET_BUCKET_ACL, S3ACL_WRITE_ACP);
     case NEED_ANY_RIGHT:
-        return has_any_right(q, u, bucket);
-    case NEED_EACH_KEY:
-        return q->caller.kind != CALLER_ANONYMOUS && has_any_right(q, u, bucket);
+        return has_any_right(q, u);
+    case NEED_EACH_KEY: /* a policy may allow some of the keys */
+        return access_has_policy(q) || (q->caller.kind == CALLER_ANONYMOUS
+                                            ? may_here(q, u, AUTH_WRITE, none)
+                                            : access_allows_any(q, u, q->name.bucket));
     case NEED_USER:
         return q->caller.kind != CALLER_ANONYMOUS;
     case NEED_NOTHING:
@@ -172,7 +190,7 @@ gate_may_read(struct request *q)
     const struct auth_key *k = is_signed ? signature_cache_find(q->api, q->http) : NULL;
     const char *why = NULL;
 
-    if (is_signed && k == NULL)
+    if ((is_signed && k == NULL) || access_has_policy(q))
         return false;
     if (!is_signed)
         admit_anonymous(q, &why);
@@ -203,17 +221,38 @@ charge_limits(struct request *q, const struct auth_user *u, struct errbuf *eb)
                          u->name, what[over]);
 }
 
+/* What the caller may not by rights, policy and bucket, the list of the object may allow. May switch. */
+static enum err
+authorize_by_object(struct request *q, enum need need)
+{
+    uint8_t permission = need == NEED_READ        ? S3ACL_READ
+                         : need == NEED_READ_ACL  ? S3ACL_READ_ACP
+                         : need == NEED_WRITE_ACL ? S3ACL_WRITE_ACP
+                                                  : 0;
+
+    if (permission == 0 || q->name.key.len == 0 || access_denies(q, user_of(q)))
+        return ERR_DENIED;
+    return access_by_object(q, permission);
+}
+
 /* `user` NULL: the request has no credentials. */
 static enum err
 authorize(struct request *q, const struct auth_user *user, enum need need,
           struct errbuf *eb)
 {
     const char *why = NULL;
+    enum err rc;
 
     if (user == NULL && q->caller.kind != CALLER_TOKEN)
         admit_anonymous(q, &why);
-    if (!has_needed(q, user, need))
-        return why != NULL ? err_set(eb, ERR_DENIED, "%s", why) : ERR_DENIED;
+    if (access_load_tags(q))
+        user = user_of(q); /* it switched */
+    if (!has_needed(q, user, need)) {
+        rc = authorize_by_object(q, need);
+        if (rc != ERR_OK)
+            return why != NULL ? err_set(eb, ERR_DENIED, "%s", why) : rc;
+        user = user_of(q);
+    }
     return user != NULL && user->meter != NULL ? charge_limits(q, user, eb) : ERR_OK;
 }
 
@@ -231,7 +270,7 @@ gate(struct request *q, enum need need)
     rc = q->front->identify(q, &user);
     if (rc == ERR_OK) {
         rc = authorize(q, user, need, &eb);
-        if (rc != ERR_OK)
+        if (rc != ERR_OK && q->fault.code == S3_OK)
             fault_from(q, rc, &eb);
     }
     if (rc != ERR_OK && rc != ERR_BUSY)

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "api/access.h"
 #include "api/response_cache.h"
 #include "api/s3/s3.h"
 #include "api/signature_cache.h"
@@ -124,7 +125,8 @@ inline_get_authorized(struct request *q)
 {
     struct cached_response *k = NULL;
 
-    if (q->caller.signed_request && is_plain(q->http))
+    if (q->caller.signed_request && q->caller.by_object == 0 && !access_has_policy(q) &&
+        is_plain(q->http))
         k = response_cache_find(q->api->responses, q->http);
     if (k == NULL)
         return false;
@@ -141,6 +143,9 @@ inline_get_keep(struct request *q, const struct object_get *get)
     char head[CACHED_RESPONSE_TEXT];
     struct cached_response *k;
 
+    /* What a policy or an object's list decided holds for this request only. */
+    if (q->caller.by_object != 0 || access_has_policy(q))
+        return;
     /* Of S3 a query always means something; of AIS the operation has looked at it. */
     if (q->api->responses == NULL || !is_plain(q->http) ||
         (h->query.at != NULL && q->ais == NULL) ||

@@ -29,7 +29,10 @@ struct api {
 enum need {
     NEED_ADMIN_ALL, /* the admin API: admin on every bucket */
     NEED_ADMIN,     /* admin on this bucket */
-    NEED_READ,      /* this key */
+    NEED_MAKE_BUCKET,
+    NEED_READ_ACL, /* the access control list of this bucket or key */
+    NEED_WRITE_ACL,
+    NEED_READ, /* this key */
     NEED_WRITE,
     NEED_LIST,      /* list on the query's prefix */
     NEED_ANY_RIGHT, /* any right in this bucket */
@@ -65,6 +68,8 @@ struct caller {
     uint64_t users;
     struct auth_charge charge;        /* for a user with limits; on_done() ends it */
     const struct token_rights *token; /* with CALLER_TOKEN */
+    uint8_t
+        by_object; /* the permission of an object's list that let the caller in; 0: other rights did */
     struct sigv4_auth auth;
     struct hmac_key key; /* signing key: chunk signatures need it */
 };
@@ -103,6 +108,9 @@ struct request {
         *marker; /* the delete marker that caused the fault; reported in the reply */
     enum metric_op op;
     struct ais_request *ais;      /* of the AIS API; NULL elsewhere */
+    const char *action; /* the route's name in the policy language; NULL: none */
+    struct span
+        object_tags; /* of the object that is there, where the policy asks for them */
     const struct cors_rule *cors; /* its lines go into every answer; NULL: none */
     bool cors_any;                /* it allows every origin */
     /* Serial of the map when the request began: the response cache keys decisions by it (response_cache.h). */
@@ -150,14 +158,16 @@ void ais_write_error(struct request *q);
 void s3_handle(struct request *q);
 enum err s3_identify(struct request *q, const struct auth_user **user) MUST_CHECK;
 
-/* make_bucket.c: creates a bucket in the map and in the log, or in neither. `backend` NULL: native. *made, unless NULL, is a reference that
+/* make_bucket.c: creates a bucket in the map and in the log, or in neither. `backend` NULL: native. `access` NULL: its owner is the caller. *made, unless NULL, is a reference that
  * the caller owns, on error too. May switch. */
 enum err make_bucket_as(struct request *q, const struct map_bucket_id *id,
-                        const struct map_backend *backend, const struct map_bucket **made,
-                        struct errbuf *eb) MUST_CHECK;
+                        const struct map_backend *backend,
+                        const struct map_bucket_access *access,
+                        const struct map_bucket **made, struct errbuf *eb) MUST_CHECK;
 enum err make_bucket(struct request *q, struct span name,
-                     const struct map_backend *backend, const struct map_bucket **made,
-                     struct errbuf *eb) MUST_CHECK;
+                     const struct map_backend *backend,
+                     const struct map_bucket_access *access,
+                     const struct map_bucket **made, struct errbuf *eb) MUST_CHECK;
 
 /* make_bucket.c: changes a bucket's settings in the map and in the log. q->bucket still is the old snapshot. May
  * switch. */

@@ -1,6 +1,6 @@
 /* make_bucket: creates or changes a bucket in the map, and logs its record on the disks, so that disks alone suffice
  * to recover (decision D6). */
-#include "api/internal.h"
+#include "api/access.h"
 #include "base/log.h"
 #include "rt/time.h"
 
@@ -21,12 +21,14 @@ note(struct request *q, const struct map_bucket *b, struct errbuf *eb)
 
 static enum err
 make_bucket_work(struct request *q, const struct map_bucket_id *id,
-                 const struct map_backend *backend, const struct map_bucket **made,
+                 const struct map_backend *backend,
+                 const struct map_bucket_access *access, const struct map_bucket **made,
                  struct errbuf *eb)
 {
     struct map_service *map = q->api->options.map;
-    enum err rc = map_bucket_create_as(map, id, backend,
-                                       (int64_t)(rt_wall_ns() / 1000000u), made, eb);
+    struct map_bucket_access own = {.owner = access_caller_name(q)};
+    enum err rc = map_bucket_create_for(map, id, access != NULL ? access : &own, backend,
+                                        (int64_t)(rt_wall_ns() / 1000000u), made, eb);
 
     if (rc != ERR_OK)
         return rc;
@@ -40,10 +42,10 @@ make_bucket_work(struct request *q, const struct map_bucket_id *id,
 
 enum err
 make_bucket_as(struct request *q, const struct map_bucket_id *id,
-               const struct map_backend *backend, const struct map_bucket **made,
-               struct errbuf *eb)
+               const struct map_backend *backend, const struct map_bucket_access *access,
+               const struct map_bucket **made, struct errbuf *eb)
 {
-    enum err rc = make_bucket_work(q, id, backend, made, eb);
+    enum err rc = make_bucket_work(q, id, backend, access, made, eb);
 
     AUDIT_CHANGE(q, backend != NULL ? "bucket.attach" : "bucket.create", rc,
                  L_SPAN("bucket", id->name),
@@ -53,12 +55,13 @@ make_bucket_as(struct request *q, const struct map_bucket_id *id,
 
 enum err
 make_bucket(struct request *q, struct span name, const struct map_backend *backend,
-            const struct map_bucket **made, struct errbuf *eb)
+            const struct map_bucket_access *access, const struct map_bucket **made,
+            struct errbuf *eb)
 {
     struct map_bucket_id id = {
         .provider = map_provider_of(backend), .ns = SPAN(""), .name = name};
 
-    return make_bucket_as(q, &id, backend, made, eb);
+    return make_bucket_as(q, &id, backend, access, made, eb);
 }
 
 enum err

@@ -294,8 +294,8 @@ auth_replace_files(struct auth *a, struct auth *fresh, struct errbuf *eb)
 /* ---- files ---- */
 
 static enum err
-auth_add_user(struct auth *a, const struct credentials_profile *p, const char *file,
-              struct errbuf *eb)
+auth_add_user(struct auth *a, const struct credentials_profile *p, bool is_first,
+              const char *file, struct errbuf *eb)
 {
     struct user *u;
     enum err rc;
@@ -313,7 +313,8 @@ auth_add_user(struct auth *a, const struct credentials_profile *p, const char *f
     u->from_file = true;
     rc = user_add_key(u, p->access_key, p->secret_key, (struct span){"", 0}, 0, 0, eb);
     if (rc == ERR_OK)
-        rc = user_grant(u, AUTH_ALL, SPAN(AUTH_EVERY_BUCKET), (struct span){"", 0}, eb);
+        rc = user_grant(u, is_first ? AUTH_ALL : AUTH_MAKE_BUCKETS,
+                        SPAN(AUTH_EVERY_BUCKET), (struct span){"", 0}, eb);
     if (rc != ERR_OK) {
         user_free(&u);
         return rc;
@@ -338,7 +339,7 @@ add_profiles(struct auth *a, struct span text, const char *file, struct errbuf *
                 "%s: [%.*s] needs both aws_access_key_id and aws_secret_access_key", file,
                 SPAN_ARG(p.name));
         else
-            rc = auth_add_user(a, &p, file, eb);
+            rc = auth_add_user(a, &p, a->file_count == before, file, eb);
     }
     if (rc == ERR_OK && a->file_count == before)
         rc = err_set(eb, ERR_BAD_REQUEST,
@@ -453,8 +454,20 @@ bool
 auth_has_any_right(const struct auth_user *u, struct span bucket)
 {
     for (uint32_t i = 0; i < u->grant_count; i++)
-        if (strcmp(u->grants[i].bucket, AUTH_EVERY_BUCKET) == 0 ||
-            span_is(bucket, u->grants[i].bucket))
+        if ((u->grants[i].rights & ~(auth_rights)AUTH_MAKE_BUCKETS) != 0 &&
+            (strcmp(u->grants[i].bucket, AUTH_EVERY_BUCKET) == 0 ||
+             span_is(bucket, u->grants[i].bucket)))
+            return true;
+    return false;
+}
+
+bool
+auth_user_exists(const struct auth *a, struct span name)
+{
+    const struct auth_users *s = now(a);
+
+    for (uint32_t i = 0; i < s->count; i++)
+        if (span_is(name, s->at[i]->name))
             return true;
     return false;
 }

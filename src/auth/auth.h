@@ -1,7 +1,7 @@
 /* auth: users, their keys and their rights.
  *
- * Users come from two places. Profiles of files in the format of AWS's shared credentials file may do everything: the
- * keys of the first start, and `--credentials`. Users created by `forebay user` are stored in meta, each with keys and grants
+ * Users come from two places. Profiles of files in the format of AWS's shared credentials file: the keys of the first start, and `--credentials`.
+ * The first profile of a file may do everything, the others may make buckets, which they own (api/access.h). Users created by `forebay user` are stored in meta, each with keys and grants
  * (auth/grant.h). On a loopback connection without `auth` the anonymous caller may do everything too; credentials that
  * are sent are checked always.
  *
@@ -73,7 +73,9 @@ auth_rights auth_user_rights(const struct auth_user *u, struct span bucket,
 /* True if the user's rights include `wanted`. */
 bool auth_may(const struct auth_user *u, auth_rights wanted, struct span bucket,
               struct span key);
-/* True if the user has any right in this bucket, so may learn that it exists. */
+/* True if there is a user of that name, in a file or in meta. */
+bool auth_user_exists(const struct auth *a, struct span name);
+/* True if the user has any right in this bucket but that to make it, so may learn that it exists. */
 bool auth_has_any_right(const struct auth_user *u, struct span bucket);
 
 bool auth_anonymous_ok(const struct auth *a, bool peer_is_loopback);

@@ -50,6 +50,8 @@ enum {
     AUTH_ADMIN = AUTH_PROMOTE | AUTH_PATCH_BUCKET | AUTH_SET_BUCKET_ACL |
                  AUTH_LIST_BUCKETS | AUTH_SHOW_CLUSTER | AUTH_CREATE_BUCKET |
                  AUTH_DESTROY_BUCKET | AUTH_MOVE_BUCKET | AUTH_ADMINISTER,
+    /* What a user without other rights needs to own buckets. */
+    AUTH_MAKE_BUCKETS = AUTH_CREATE_BUCKET | AUTH_LIST_BUCKETS,
     AUTH_ALL = AUTH_READ | AUTH_WRITE | AUTH_LIST | AUTH_ADMIN,
 };
 static_assert((AUTH_READ & AUTH_WRITE) == 0, "a right belongs to one union");

@@ -41,6 +41,11 @@ enum {
     F_QUALIFIED = 29,
     F_CLOSING = 30,
     F_PROPERTY = 31,
+    F_OWNER = 40,
+    F_ACL = 41,
+    F_POLICY = 42,
+    F_OWNERSHIP = 43,
+    F_PUBLIC_BLOCK = 44,
 };
 static_assert(MAP_AIS == 0 && MAP_HTTP == 4 && MAP_OCI == 5,
               "providers are stored as numbers");
@@ -130,6 +135,11 @@ map_bucket_encode(const struct map_bucket *b, struct buf *out)
     put_number(&w, F_CLOSING, b->closing);
     for (unsigned i = 0; i < b->property_count; i++)
         put_text(&w, F_PROPERTY, b->properties[i]);
+    put_text(&w, F_OWNER, b->owner);
+    put_text(&w, F_ACL, b->acl);
+    put_text(&w, F_POLICY, b->policy);
+    put_number(&w, F_OWNERSHIP, b->ownership);
+    put_number(&w, F_PUBLIC_BLOCK, b->public_block);
     record_end(&w);
 }
 
@@ -200,6 +210,46 @@ get_identity(const struct record *r, struct map_bucket *b)
                                 .qualified = b->qualified};
     (void)map_uname(&id, uname);
     b->uname = xstrdup(uname);
+    return ERR_OK;
+}
+
+/* Who owns the bucket, and who may do what in it. A policy that this program cannot read is an error: without it a Deny would
+ * be lost. */
+static enum err
+get_access(const struct record *r, struct map_bucket *b, struct errbuf *eb)
+{
+    uint64_t ownership, block;
+    struct span policy;
+
+    b->owner = get_text(r, F_OWNER);
+    b->acl = get_text(r, F_ACL);
+    if (get_u64(r, F_OWNERSHIP, &ownership) != ERR_OK ||
+        ownership > MAP_BUCKET_OWNER_ENFORCED ||
+        get_u64(r, F_PUBLIC_BLOCK, &block) != ERR_OK || block >= 2 * MAP_BLOCK_SET)
+        return ERR_CORRUPT;
+    b->ownership = (enum map_ownership)ownership;
+    b->public_block = (unsigned)block;
+    if (!record_find(r, F_POLICY, &policy))
+        return ERR_OK;
+    return map_bucket_set_policy(b, policy, eb) == ERR_OK ? ERR_OK : ERR_CORRUPT;
+}
+
+enum err
+map_bucket_set_policy(struct map_bucket *b, struct span json, struct errbuf *eb)
+{
+    struct s3policy *parsed = NULL;
+    enum err rc = ERR_OK;
+
+    assert(b->name != NULL);
+    if (json.len > 0)
+        rc = s3policy_parse(json, span_of(b->name), &parsed, eb);
+    if (rc != ERR_OK)
+        return rc;
+    s3policy_free((struct s3policy **)&b->judged_by);
+    free(b->policy);
+    b->judged_by = parsed;
+    b->policy = json.len > 0 ? xmemdup0(json.at, json.len) : NULL;
+    assert((b->policy != NULL) == (b->judged_by != NULL));
     return ERR_OK;
 }
 
@@ -278,6 +328,8 @@ map_bucket_decode(struct span bytes, struct map_bucket **out, struct errbuf *eb)
     };
     if (rc == ERR_OK)
         rc = get_identity(&r, b);
+    if (rc == ERR_OK)
+        rc = get_access(&r, b, eb);
     if (rc != ERR_OK || b->id == 0 || b->uname == NULL || b->immutable_name == NULL ||
         (b->cached && b->backend.bucket == NULL)) {
         map_bucket_drop((const struct map_bucket **)&b);

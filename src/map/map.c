@@ -20,6 +20,7 @@
 struct map {
     uint64_t serial;
     uint32_t count;
+    bool has_policies;
     const struct map_bucket *buckets[]; /* one reference each, in byte order of names */
 };
 
@@ -60,6 +61,10 @@ map_bucket_drop(const struct map_bucket **bp)
     free(b->backend.credentials);
     free(b->cors);
     free(b->tags);
+    free(b->owner);
+    free(b->acl);
+    free(b->policy);
+    s3policy_free((struct s3policy **)&b->judged_by);
     for (unsigned i = 0; i < b->pin_count; i++)
         free(b->pins[i]);
     free(b->pins);
@@ -91,6 +96,12 @@ uint64_t
 map_serial(const struct map *m)
 {
     return m->serial;
+}
+
+bool
+map_has_policies(const struct map *m)
+{
+    return m->has_policies;
 }
 
 uint32_t
@@ -163,6 +174,7 @@ map_fill(struct map *m, const struct meta_pair *pairs, uint32_t count, struct er
         assert(b->refs == 1);
         assert(b->uname != NULL);
         m->buckets[m->count] = b;
+        m->has_policies = m->has_policies || b->judged_by != NULL;
     }
     return ERR_OK;
 }
@@ -239,8 +251,9 @@ map_stop(struct map_service **sp)
 struct change {
     struct map_service *s;
     struct span uname;
-    const struct map_bucket_id *as;    /* create */
-    const struct map_backend *backend; /* create: NULL for native */
+    const struct map_bucket_id *as;         /* create */
+    const struct map_backend *backend;      /* create: NULL for native */
+    const struct map_bucket_access *access; /* create: NULL: nobody in particular */
     int64_t now_ms;
     bool remove;
     uint64_t id; /* remove: the one that was seen empty; edit: the one that is meant */
@@ -255,6 +268,12 @@ static char *
 dup_or_null(const char *s)
 {
     return s != NULL ? xstrdup(s) : NULL;
+}
+
+static char *
+map_dup_span(struct span s)
+{
+    return s.len > 0 ? xmemdup0(s.at, s.len) : NULL;
 }
 
 static struct map_bucket *
@@ -276,6 +295,11 @@ bucket_new(const struct change *c, uint64_t id)
         .created_ms = c->now_ms,
         .cached = c->backend != NULL,
     };
+    if (c->access != NULL) {
+        b->owner = map_dup_span(c->access->owner);
+        b->acl = map_dup_span(c->access->acl);
+        b->ownership = c->access->ownership;
+    }
     if (c->backend != NULL)
         b->backend = (struct map_backend){
             .endpoint = dup_or_null(c->backend->endpoint),
@@ -524,11 +548,13 @@ is_plain(struct span s)
 }
 
 enum err
-map_bucket_create_as(struct map_service *s, const struct map_bucket_id *id,
-                     const struct map_backend *backend, int64_t now_ms,
-                     const struct map_bucket **out, struct errbuf *eb)
+map_bucket_create_for(struct map_service *s, const struct map_bucket_id *id,
+                      const struct map_bucket_access *access,
+                      const struct map_backend *backend, int64_t now_ms,
+                      const struct map_bucket **out, struct errbuf *eb)
 {
-    struct change c = {.s = s, .as = id, .backend = backend, .now_ms = now_ms};
+    struct change c = {
+        .s = s, .as = id, .backend = backend, .access = access, .now_ms = now_ms};
     char uname[MAP_UNAME_MAX + 1];
     enum err rc;
 
@@ -553,14 +579,31 @@ map_bucket_create_as(struct map_service *s, const struct map_bucket_id *id,
 }
 
 enum err
-map_bucket_create(struct map_service *s, struct span name,
-                  const struct map_backend *backend, int64_t now_ms,
-                  const struct map_bucket **out, struct errbuf *eb)
+map_bucket_create_as(struct map_service *s, const struct map_bucket_id *id,
+                     const struct map_backend *backend, int64_t now_ms,
+                     const struct map_bucket **out, struct errbuf *eb)
+{
+    return map_bucket_create_for(s, id, NULL, backend, now_ms, out, eb);
+}
+
+enum err
+map_bucket_create_in(struct map_service *s, struct span name,
+                     const struct map_bucket_access *access,
+                     const struct map_backend *backend, int64_t now_ms,
+                     const struct map_bucket **out, struct errbuf *eb)
 {
     struct map_bucket_id id = {
         .provider = map_provider_of(backend), .ns = SPAN(""), .name = name};
 
-    return map_bucket_create_as(s, &id, backend, now_ms, out, eb);
+    return map_bucket_create_for(s, &id, access, backend, now_ms, out, eb);
+}
+
+enum err
+map_bucket_create(struct map_service *s, struct span name,
+                  const struct map_backend *backend, int64_t now_ms,
+                  const struct map_bucket **out, struct errbuf *eb)
+{
+    return map_bucket_create_in(s, name, NULL, backend, now_ms, out, eb);
 }
 
 static enum err

@@ -14,6 +14,7 @@
 #include "base/err.h"
 #include "base/span.h"
 #include "meta/meta.h"
+#include "wire/s3policy.h"
 
 #define MAP_BUCKET_NAME_MAX 64
 #define MAP_NAMESPACE_MAX   64
@@ -69,6 +70,21 @@ enum map_versioning { MAP_UNVERSIONED, MAP_VERSIONED, MAP_SUSPENDED };
 #define MAP_PROPERTIES_MAX     64u         /* of a bucket, together at most ... */
 #define MAP_PROPERTY_BYTES_MAX 8192u       /* ... so long */
 #define MAP_DOCUMENT_MAX       (24u << 10) /* of a CORS document, and of bucket tags */
+/* Who owns what others write into a bucket. Unsaid: as OBJECT_WRITER. */
+enum map_ownership {
+    MAP_OWNERSHIP_UNSAID,
+    MAP_OBJECT_WRITER,
+    MAP_BUCKET_OWNER_PREFERRED,
+    MAP_BUCKET_OWNER_ENFORCED /* no lists: ACLs are refused and give nothing */
+};
+/* Bits of a public access block; MAP_BLOCK_SET: there is one, maybe with no other bit. */
+enum {
+    MAP_BLOCK_PUBLIC_ACLS = 1,
+    MAP_IGNORE_PUBLIC_ACLS = 2,
+    MAP_BLOCK_PUBLIC_POLICY = 4,
+    MAP_RESTRICT_PUBLIC_BUCKETS = 8,
+    MAP_BLOCK_SET = 16
+};
 struct map_bucket {
     uint32_t refs;     /* atomic */
     uint64_t id;       /* never reused */
@@ -89,8 +105,14 @@ struct map_bucket {
     unsigned copies;     /* 0: never said, one */
     unsigned min_copies; /* a write is taken with so many; 0: all of them */
     enum map_versioning versioning;
-    bool anonymous_read;                 /* GET, HEAD and listings without keys */
-    char *cors, *tags;                   /* documents, as given; NULL: none */
+    bool anonymous_read;              /* GET, HEAD and listings without keys */
+    char *cors, *tags;                /* documents, as given; NULL: none */
+    char *owner;                      /* name of a user; NULL: nobody in particular */
+    char *acl;                        /* wire/s3acl.h; NULL: private */
+    char *policy;                     /* JSON as given; NULL: none */
+    const struct s3policy *judged_by; /* the same, parsed; map_bucket_set_policy() */
+    enum map_ownership ownership;
+    unsigned public_block;               /* MAP_BLOCK_... */
     uint64_t quota_bytes, quota_objects; /* 0: none */
     /* Of cached buckets. */
     uint64_t cache_budget; /* bytes kept here at most; 0: the node's alone */
@@ -113,6 +135,8 @@ void map_stop(struct map_service **sp);
 const struct map *map_now(const struct map_service *s);
 /* Of the snapshot: each later one has a higher one. */
 uint64_t map_serial(const struct map *m);
+/* True if some bucket has a policy: without one nothing asks for it. */
+bool map_has_policies(const struct map *m);
 /* By `uname`: of a bucket of the flat space its name. NULL when there is none. Borrowed until the next switch;
  * map_bucket_ref() to keep it. */
 const struct map_bucket *map_bucket_find(const struct map *m, struct span uname);
@@ -141,9 +165,25 @@ bool map_is_own_key(struct span key);
 enum err map_bucket_create(struct map_service *s, struct span name,
                            const struct map_backend *backend, int64_t now_ms,
                            const struct map_bucket **out, struct errbuf *eb) MUST_CHECK;
+/* Who makes a bucket, and for whom; any may be unsaid. */
+struct map_bucket_access {
+    struct span owner, acl;
+    enum map_ownership ownership;
+};
 /* The same with a whole identity. ERR_BAD_REQUEST: a name or namespace of a qualified bucket has 1 to 64 (namespace: 0 to
  * 64) letters, digits, '-', '_' and '.'. */
 enum err map_bucket_create_as(struct map_service *s, const struct map_bucket_id *id,
+                              const struct map_backend *backend, int64_t now_ms,
+                              const struct map_bucket **out,
+                              struct errbuf *eb) MUST_CHECK;
+enum err map_bucket_create_for(struct map_service *s, const struct map_bucket_id *id,
+                               const struct map_bucket_access *access,
+                               const struct map_backend *backend, int64_t now_ms,
+                               const struct map_bucket **out,
+                               struct errbuf *eb) MUST_CHECK;
+/* In the flat space of names. */
+enum err map_bucket_create_in(struct map_service *s, struct span name,
+                              const struct map_bucket_access *access,
                               const struct map_backend *backend, int64_t now_ms,
                               const struct map_bucket **out,
                               struct errbuf *eb) MUST_CHECK;
@@ -165,5 +205,8 @@ enum err map_bucket_change(struct map_service *s, struct span name, uint64_t id,
 /* A private copy that may be changed. On ERR_OK *out is one reference. */
 enum err map_bucket_copy(const struct map_bucket *b, struct map_bucket **out,
                          struct errbuf *eb) MUST_CHECK;
+/* Of a private copy: replaces the policy; json.len 0 removes it. ERR_BAD_REQUEST says what is wrong with it. */
+enum err map_bucket_set_policy(struct map_bucket *b, struct span json,
+                               struct errbuf *eb) MUST_CHECK;
 /* The record of a bucket in meta and in the write-ahead logs of the disks (docs/formats.md). */
 void map_bucket_encode(const struct map_bucket *b, struct buf *out);

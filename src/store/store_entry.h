@@ -119,6 +119,8 @@ struct object_meta {
     struct span checksum;        /* binary */
     struct span storage_class;   /* empty: STANDARD */
     struct span tags; /* of the object: "a=b&c=d", percent-encoded; empty: none */
+    struct span
+        acl; /* its access control list (wire/s3acl.h); empty: private, the bucket owner's */
     /* How the write treats earlier versions, by the bucket's versioning. */
     uint8_t versioning; /* enum store_versioning */
     /* cached, ENTRY_CHUNKS: total size of an object stored in chunks of `chunk_bytes`; else 0 */

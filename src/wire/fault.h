@@ -15,6 +15,7 @@
 
 /* X(code, HTTP status, the sentence where the caller has none of its own) */
 #define S3_CODE_TABLE(X)                                                                 \
+    X(AccessControlListNotSupported, 400, "The bucket does not allow ACLs")              \
     X(AccessDenied, 403, "Access Denied")                                                \
     X(AccessForbidden, 403,                                                              \
       "CORSResponse: This CORS request is not allowed. This is usually because the "     \
@@ -50,6 +51,8 @@
     X(InvalidAccessKeyId, 403,                                                           \
       "The AWS Access Key Id you provided does not exist in our records.")               \
     X(InvalidArgument, 400, "Invalid Argument")                                          \
+    X(InvalidBucketAclWithObjectOwnership, 400,                                          \
+      "Bucket cannot have ACLs set with ObjectOwnership's BucketOwnerEnforced setting")  \
     X(InvalidBucketName, 400, "The specified bucket is not valid.")                      \
     X(InvalidBucketState, 409,                                                           \
       "The request is not valid with the current state of the bucket")                   \
@@ -72,6 +75,10 @@
     X(InvalidToken, 400, "The provided token is malformed or otherwise invalid.")        \
     X(InvalidURI, 400, "Couldn't parse the specified URI.")                              \
     X(KeyTooLongError, 400, "Your key is too long")                                      \
+    X(MalformedACLError, 400,                                                            \
+      "The XML you provided was not well-formed or did not validate against our "        \
+      "published schema")                                                                \
+    X(MalformedPolicy, 400, "This policy contains invalid Json")                         \
     X(MalformedPOSTRequest, 400,                                                         \
       "The body of your POST request is not well-formed multipart/form-data.")           \
     X(MalformedTrailerError, 400,                                                        \
@@ -86,6 +93,7 @@
       "Your metadata headers exceed the maximum allowed metadata size")                  \
     X(MethodNotAllowed, 405,                                                             \
       "The specified method is not allowed against this resource.")                      \
+    X(MissingSecurityHeader, 400, "Your request was missing a required header.")         \
     X(MissingContentLength, 411, "You must provide the Content-Length HTTP header.")     \
     X(NoSuchBucket, 404, "The specified bucket does not exist")                          \
     X(NoSuchBucketPolicy, 404, "The bucket policy does not exist")                       \
@@ -131,6 +139,8 @@
       "The request signature we calculated does not match the signature you provided. "  \
       "Check your key and signing method.")                                              \
     X(SlowDown, 503, "Please reduce your request rate.")                                 \
+    X(UnresolvableGrantByEmailAddress, 400,                                              \
+      "The email address you provided does not match any account on record.")            \
     X(XAmzContentSHA256Mismatch, 400,                                                    \
       "The provided 'x-amz-content-sha256' header does not match what was computed.")
 

@@ -152,6 +152,24 @@ s3tags_parse_header(struct span text, unsigned max, struct arena *a, struct span
     return rc == ERR_OK && t.count > 0 ? s3tags_keep(&t, out) : rc;
 }
 
+bool
+s3tags_find(struct span kept, struct span name, struct arena *a, struct span *value)
+{
+    if (kept.len > KEPT_MAX)
+        return false;
+    while (kept.len > 0) {
+        struct tag tag;
+
+        if (!next_pair(&kept, a, true, &tag))
+            return false;
+        if (span_eq(tag.name, name)) {
+            *value = tag.value;
+            return true;
+        }
+    }
+    return false;
+}
+
 unsigned
 s3tags_count(struct span kept)
 {

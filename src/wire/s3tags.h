@@ -21,5 +21,7 @@ enum err s3tags_parse_document(struct span doc, unsigned max, struct arena *a,
 enum err s3tags_parse_header(struct span text, unsigned max, struct arena *a,
                              struct span *out, struct fault *f) MUST_CHECK;
 unsigned s3tags_count(struct span kept);
+/* The value of a tag, of what is kept or of the header. False: there is no such tag, or the text is malformed. */
+bool s3tags_find(struct span kept, struct span name, struct arena *a, struct span *value);
 /* The document of what is kept. False: it is none of ours. */
 bool s3tags_write(struct span kept, struct buf *out);

@@ -291,7 +291,7 @@ admin_bucket_make(struct request *q, struct attach *at, const struct map_bucket 
         at->backend.region = at->region;
 
     if (rc == ERR_OK && !at->dry)
-        rc = make_bucket(q, span_of(at->name), &at->backend, made, eb);
+        rc = make_bucket(q, span_of(at->name), &at->backend, NULL, made, eb);
     return rc;
 }
 

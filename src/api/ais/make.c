@@ -79,7 +79,7 @@ make_one(struct request *q, const struct ais_bucket *b, const struct map_backend
                                .qualified = !span_eq(b->uname, b->name)};
     const struct map_bucket *made = NULL;
     struct errbuf eb = {{0}};
-    enum err rc = make_bucket_as(q, &id, backend, &made, &eb);
+    enum err rc = make_bucket_as(q, &id, backend, NULL, &made, &eb);
 
     map_bucket_drop(&made);
     if (rc == ERR_EXISTS)

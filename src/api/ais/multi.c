@@ -215,7 +215,7 @@ multi_target(struct request *q, bool make, const struct map_bucket **out)
     rc = caller_require(q, AUTH_CREATE_BUCKET, to.uname, (struct span){"", 0});
     if (rc != ERR_OK)
         return rc;
-    rc = make_bucket(q, to.uname, NULL, out, &eb);
+    rc = make_bucket(q, to.uname, NULL, NULL, out, &eb);
     return rc == ERR_OK ? ERR_OK : ais_fault_from(q, rc, &eb);
 }
 

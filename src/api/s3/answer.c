@@ -61,25 +61,25 @@ s3_answer_empty(struct request *q, int status)
 }
 
 static void
-put_person(struct xml *x, const char *role)
+put_person(struct xml *x, const char *role, struct span name)
 {
     xml_open(x, role);
-    xml_text(x, "ID", OWNER_ID);
-    xml_text(x, "DisplayName", "forebay");
+    xml_span(x, "ID", name.len > 0 ? name : SPAN(OWNER_ID));
+    xml_span(x, "DisplayName", name.len > 0 ? name : SPAN("forebay"));
     xml_close(x);
 }
 
 void
-s3_xml_owner(struct xml *x)
+s3_xml_owner(struct xml *x, struct span name)
 {
-    put_person(x, "Owner");
+    put_person(x, "Owner", name);
 }
 
 void
-s3_xml_initiator(struct xml *x)
+s3_xml_initiator(struct xml *x, struct span name)
 {
-    put_person(x, "Initiator");
-    put_person(x, "Owner");
+    put_person(x, "Initiator", name);
+    put_person(x, "Owner", name);
 }
 
 void

@@ -1,6 +1,7 @@
 /* attributes: GetObjectAttributes: what is known of an object, as a document, without its bytes. */
 #include <string.h>
 
+#include "api/access.h"
 #include "api/s3/s3.h"
 #include "base/mem.h"
 #include "base/num.h"
@@ -187,6 +188,8 @@ s3_object_attributes(struct request *q)
         rc = object_head_version(q->api->options.object, q->bucket, q->name.key, v,
                                  q->arena, info, &eb);
     }
-    return rc == ERR_OK ? attributes_answer(q, wanted, info, &parts)
-                        : s3_missing(q, v, info, rc, &eb);
+    if (rc != ERR_OK)
+        return s3_missing(q, v, info, rc, &eb);
+    rc = access_recheck(q, &info->meta);
+    return rc == ERR_OK ? attributes_answer(q, wanted, info, &parts) : rc;
 }

@@ -1,6 +1,7 @@
 /* bucket: operations on buckets, and the questions that clients ask before they trust one. */
 #include <string.h>
 
+#include "api/access.h"
 #include "api/s3/s3.h"
 #include "base/mem.h"
 #include "base/num.h"
@@ -36,7 +37,7 @@ s3_list_all_buckets(struct request *q)
     if (rc != ERR_OK)
         return rc;
     s3_document_begin(&d, LIST_BYTES_MAX, "ListAllMyBucketsResult");
-    s3_xml_owner(&d.xml);
+    s3_xml_owner(&d.xml, access_caller_name(q));
     xml_open(&d.xml, "Buckets");
     for (; i < map_bucket_count(m) && shown < max; i++) {
         const struct map_bucket *b = map_bucket_at(m, i);
@@ -57,10 +58,24 @@ s3_list_all_buckets(struct request *q)
     return s3_document_answer(q, &d);
 }
 
+/* The bucket that is there is the caller's own, made in the same way. */
+static bool
+s3_is_own_bucket(const struct request *q, const struct map_bucket_access *wanted)
+{
+    const struct map_bucket *b =
+        map_bucket_find(map_now(q->api->options.map), q->name.bucket);
+    struct span acl =
+        b != NULL && b->acl != NULL ? span_of(b->acl) : (struct span){"", 0};
+
+    return b != NULL && span_eq(access_owner_name(b), wanted->owner) &&
+           span_eq(acl, wanted->acl);
+}
+
 enum err
 s3_create_bucket(struct request *q)
 {
     const struct map_bucket *made = NULL;
+    struct map_bucket_access access;
     struct span doc, location = {"", 0};
     struct errbuf eb = {{0}};
     enum err rc = s3_body_document(q, S3XML_BODY_MAX, false, &doc);
@@ -69,20 +84,20 @@ s3_create_bucket(struct request *q)
         rc = s3xml_create_bucket_parse(doc, q->arena, &location, &q->fault);
     if (rc != ERR_OK)
         return rc;
-    if (span_case_is(http_get(q->http->head, HTTP_AMZ_ACL), "public-read") ||
-        span_case_is(http_get(q->http->head, HTTP_AMZ_ACL), "public-read-write"))
-        return fault_set(&q->fault, S3_NotImplemented,
-                         "x-amz-acl: access by ACL is not implemented");
+    rc = s3_access_of_new_bucket(q, &access);
+    if (rc != ERR_OK)
+        return rc;
     if (span_case_is(
             fields_get(http_fields(q->http->head), "x-amz-bucket-object-lock-enabled"),
             "true"))
         return fault_set(
             &q->fault, S3_NotImplemented,
             "x-amz-bucket-object-lock-enabled: object lock is not implemented");
-    rc = make_bucket(q, q->name.bucket, NULL, &made, &eb);
+    rc = make_bucket(q, q->name.bucket, NULL, &access, &made, &eb);
     map_bucket_drop(&made);
     if (rc == ERR_EXISTS)
-        return s3_fault(q, S3_BucketAlreadyOwnedByYou);
+        return s3_fault(q, s3_is_own_bucket(q, &access) ? S3_BucketAlreadyOwnedByYou
+                                                        : S3_BucketAlreadyExists);
     if (rc != ERR_OK)
         return fault_from(q, rc, &eb);
     http_headerf(q->http, "location", "/%.*s", SPAN_ARG(q->name.bucket));
@@ -162,40 +177,16 @@ static const struct probe {
     const char *root;
     const char *inner_name, *inner_value;
 } probes[] = {
-    {"policyStatus", S3_OK, "PolicyStatus", "IsPublic", "FALSE"},
     {"requestPayment", S3_OK, "RequestPaymentConfiguration", "Payer", "BucketOwner"},
     {"accelerate", S3_OK, "AccelerateConfiguration", NULL, NULL},
     {"logging", S3_OK, "BucketLoggingStatus", NULL, NULL},
     {"notification", S3_OK, "NotificationConfiguration", NULL, NULL},
-    {"acl", S3_OK, NULL, NULL, NULL},
     {"object-lock", S3_ObjectLockConfigurationNotFoundError, NULL, NULL, NULL},
-    {"policy", S3_NoSuchBucketPolicy, NULL, NULL, NULL},
     {"lifecycle", S3_NoSuchLifecycleConfiguration, NULL, NULL, NULL},
     {"website", S3_NoSuchWebsiteConfiguration, NULL, NULL, NULL},
     {"replication", S3_ReplicationConfigurationNotFoundError, NULL, NULL, NULL},
     {"encryption", S3_ServerSideEncryptionConfigurationNotFoundError, NULL, NULL, NULL},
-    {"ownershipControls", S3_OwnershipControlsNotFoundError, NULL, NULL, NULL},
-    {"publicAccessBlock", S3_NoSuchPublicAccessBlockConfiguration, NULL, NULL, NULL},
 };
-
-/* The owner has full control; no one else has any. */
-static enum err
-answer_acl(struct request *q)
-{
-    struct s3_document d;
-
-    s3_document_begin(&d, 4096, "AccessControlPolicy");
-    s3_xml_owner(&d.xml);
-    xml_open(&d.xml, "AccessControlList");
-    xml_open(&d.xml, "Grant");
-    buf_puts(&d.body, "<Grantee xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" "
-                      "xsi:type=\"CanonicalUser\"><ID>" OWNER_ID
-                      "</ID><DisplayName>forebay</DisplayName></Grantee>");
-    xml_text(&d.xml, "Permission", "FULL_CONTROL");
-    xml_close(&d.xml);
-    xml_close(&d.xml);
-    return s3_document_answer(q, &d);
-}
 
 enum err
 s3_bucket_probe(struct request *q)
@@ -210,21 +201,8 @@ s3_bucket_probe(struct request *q)
         return s3_not_built(q);
     if (p->absent != S3_OK)
         return s3_fault(q, p->absent);
-    if (p->root == NULL)
-        return answer_acl(q);
     s3_document_begin(&d, 1024, p->root);
     if (p->inner_name != NULL)
         xml_text(&d.xml, p->inner_name, p->inner_value);
     return s3_document_answer(q, &d);
-}
-
-enum err
-s3_object_acl(struct request *q)
-{
-    struct object_info info;
-    struct errbuf eb = {{0}};
-    enum err rc =
-        object_head(q->api->options.object, q->bucket, q->name.key, q->arena, &info, &eb);
-
-    return rc == ERR_OK ? answer_acl(q) : fault_from(q, rc, &eb);
 }

@@ -2,6 +2,7 @@
  * What is read is verified, and summed again. An object copied onto itself with other metadata keeps its bytes. */
 #include <string.h>
 
+#include "api/access.h"
 #include "api/s3/s3.h"
 #include "base/mem.h"
 #include "base/num.h"
@@ -23,6 +24,7 @@ struct copying {
     enum checksum_kind sum; /* asked for; CHECKSUM_NONE: as the source */
     const struct object_condition *condition;
     struct range range;
+    bool by_list; /* only the list of the source can allow it */
 };
 
 /* ---- what the request says ---- */
@@ -48,13 +50,15 @@ read_source(struct copying *c)
 
     if (rc == ERR_OK && http_body_length(q->http) > 0)
         rc = fault_set(&q->fault, S3_InvalidRequest, "A copy request has no body");
-    if (rc == ERR_OK)
-        rc = caller_require(q, AUTH_READ, c->source.bucket, c->source.key);
+    if (rc == ERR_OK) /* the list of the source may allow it yet, once it is open */
+        c->by_list = !caller_may(q, AUTH_READ, c->source.bucket, c->source.key);
     if (rc == ERR_OK && c->source.version.len > 0)
         rc = s3_version_of(q, c->source.version, &c->version);
     if (rc != ERR_OK)
         return rc;
     c->from = map_bucket_find(map_now(q->api->options.map), c->source.bucket);
+    if (c->from == NULL && c->by_list)
+        return s3_fault(q, S3_AccessDenied);
     if (c->from == NULL) {
         fault_set(&q->fault, S3_NoSuchBucket, NULL);
         q->name.bucket = c->source.bucket; /* the one that the answer names */
@@ -116,6 +120,9 @@ open_source(struct copying *c)
     object_get_end(&c->get);
     rc = s3_open_object(q, c->from, c->source.key, c->version, true, &c->info, &c->get,
                         &eb);
+    if (c->by_list &&
+        (rc != ERR_OK || !access_object_gives(q, c->from, c->source.key, &c->info.meta)))
+        return s3_fault(q, S3_AccessDenied);
     if (rc != ERR_OK)
         return source_fault(c, rc, &eb);
     return check_source_conditions(c);
@@ -200,6 +207,8 @@ read_copy(struct copying *c)
     if (rc == ERR_OK && c->replace_tags)
         rc = s3_tags_header(q, &c->tags);
     if (rc == ERR_OK)
+        rc = s3_acl_of_new_object(q, http_get(q->http->head, HTTP_AMZ_ACL), &c->meta);
+    if (rc == ERR_OK)
         rc = s3_write_condition(q, &c->condition);
     return rc == ERR_OK ? read_source(c) : rc;
 }
@@ -213,6 +222,7 @@ meta_of_copy(const struct copying *c)
     if (!c->replace_meta)
         m.storage_class = c->meta.storage_class; /* of the request, like AWS */
     m.tags = c->replace_tags ? c->tags : c->info.meta.tags;
+    m.acl = c->meta.acl; /* of the request, never of the source */
     m.etag_text = m.backend_version = (struct span){NULL, 0};
     return m;
 }

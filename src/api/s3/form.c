@@ -314,7 +314,6 @@ static enum err
 refuse_unbuilt(struct upload *u)
 {
     struct request *q = u->q;
-    struct span acl = form_field(u, "acl");
 
     for (size_t i = 0; i < u->count; i++) {
         struct span name = u->fields[i].name;
@@ -326,10 +325,6 @@ refuse_unbuilt(struct upload *u)
                              "The form field %.*s is not implemented",
                              (int)MIN(name.len, 100), name.at);
     }
-    if (acl.len > 0 && !span_is(acl, "private") &&
-        !span_is(acl, "bucket-owner-full-control"))
-        return fault_set(&q->fault, S3_NotImplemented,
-                         "acl: access by ACL is not implemented");
     return ERR_OK;
 }
 
@@ -383,6 +378,7 @@ form_meta_of(struct upload *u, struct object_meta *out)
         arena_alloc(request_work(q), (u->count + 1) * sizeof(struct field));
     size_t n = 0;
     bool typed = false;
+    enum err rc;
 
     for (size_t i = 0; i < u->count; i++) {
         as_headers[n++] = u->fields[i];
@@ -391,7 +387,8 @@ form_meta_of(struct upload *u, struct object_meta *out)
     if (!typed && u->file_type.len > 0 &&
         (!u->with_policy || u->policy.names_content_type))
         as_headers[n++] = (struct field){SPAN("content-type"), u->file_type};
-    return form_meta_fields(u, (struct fields){as_headers, n}, out);
+    rc = form_meta_fields(u, (struct fields){as_headers, n}, out);
+    return rc == ERR_OK ? s3_acl_of_new_object(q, form_field(u, "acl"), out) : rc;
 }
 
 static enum err

@@ -1,4 +1,5 @@
 /* get: GET and HEAD of objects: conditions, ranges, then the body piece by piece. */
+#include "api/access.h"
 #include "api/inline_get.h"
 #include "api/s3/s3.h"
 #include "base/mem.h"
@@ -34,7 +35,10 @@ check_conditions(struct request *q, const struct object_info *info)
         .if_modified_since = http_get(h, HTTP_IF_MODIFIED_SINCE),
         .if_unmodified_since = http_get(h, HTTP_IF_UNMODIFIED_SINCE),
     };
+    enum err rc = access_recheck(q, &info->meta);
 
+    if (rc != ERR_OK)
+        return rc;
     if (c.if_match.at == NULL && c.if_none_match.at == NULL &&
         c.if_modified_since.at == NULL && c.if_unmodified_since.at == NULL)
         return ERR_OK;

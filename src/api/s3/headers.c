@@ -25,11 +25,6 @@
     X("x-amz-server-side-encryption-context")                                            \
     X("x-amz-website-redirect-location")                                                 \
     X("x-amz-write-offset-bytes")                                                        \
-    X("x-amz-grant-read")                                                                \
-    X("x-amz-grant-write")                                                               \
-    X("x-amz-grant-read-acp")                                                            \
-    X("x-amz-grant-write-acp")                                                           \
-    X("x-amz-grant-full-control")                                                        \
     X("if-modified-since")                                                               \
     X("if-unmodified-since")                                                             \
     X("content-range")
@@ -60,7 +55,6 @@ enum err
 s3_refuse_unbuilt(struct request *q)
 {
     struct fields headers = http_fields(q->http->head);
-    struct span acl = http_get(q->http->head, HTTP_AMZ_ACL);
 
     for (size_t i = 0; i < headers.count; i++) {
         const struct span *name = unbuilt_of(headers.at[i].name);
@@ -71,13 +65,6 @@ s3_refuse_unbuilt(struct request *q)
                   "The header %.*s is not implemented for %.*s", SPAN_ARG(*name),
                   SPAN_ARG(q->http->head->method_text));
         fault_add(&q->fault, "Header", *name);
-        return ERR_NOT_IMPLEMENTED;
-    }
-    if (acl.len > 0 && !span_is(acl, "private") &&
-        !span_is(acl, "bucket-owner-full-control")) {
-        fault_set(&q->fault, S3_NotImplemented,
-                  "x-amz-acl: access by ACL is not implemented");
-        fault_add(&q->fault, "Header", SPAN("x-amz-acl"));
         return ERR_NOT_IMPLEMENTED;
     }
     return ERR_OK;

@@ -1,6 +1,7 @@
 /* list: ListObjects in both versions. */
 #include <string.h>
 
+#include "api/access.h"
 #include "api/s3/s3.h"
 #include "base/hash.h"
 #include "base/mem.h"
@@ -15,6 +16,7 @@ struct list_request {
     bool v2, fetch_owner;
     struct span token, start_after, marker;
     struct span after; /* where the page begins */
+    struct span owner; /* of the bucket */
 };
 
 /* A continuation token is the last name of the page and a sum, in base64: opaque, and anything else is refused. */
@@ -59,6 +61,7 @@ s3_list_read_parameters(struct request *q, struct list_request *l)
     if (type.len > 0 && !span_is(type, "2") && !span_is(type, "1"))
         return fault_argument(&q->fault, "list-type", type,
                               "list-type is 2 or is left out");
+    l->owner = access_owner_name(q->bucket);
     l->v2 = span_is(type, "2");
     l->fetch_owner = span_is(query_get(&q->query, "fetch-owner"), "true");
     l->token = query_get(&q->query, "continuation-token");
@@ -91,7 +94,7 @@ s3_list_put_entry(struct xml *x, const struct list_request *l,
         xml_etag(x, "ETag", e->etag);
     xml_u64(x, "Size", e->size);
     if (!l->v2 || l->fetch_owner)
-        s3_xml_owner(x);
+        s3_xml_owner(x, l->owner);
     xml_text(x, "StorageClass", "STANDARD");
     xml_close(x);
 }

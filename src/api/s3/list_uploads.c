@@ -1,4 +1,5 @@
 /* list_uploads: the uploads of a bucket that are in progress. */
+#include "api/access.h"
 #include "api/s3/s3.h"
 #include "base/num.h"
 
@@ -24,7 +25,8 @@ list_uploads_read_parameters(struct request *q, struct request_of_uploads *l)
 }
 
 static void
-put_upload(struct xml *x, const struct object_upload *u, const struct s3_page_query *p)
+put_upload(struct xml *x, const struct object_upload *u, const struct s3_page_query *p,
+           struct span owner)
 {
     char date[NUM_DATE_TEXT];
 
@@ -36,7 +38,7 @@ put_upload(struct xml *x, const struct object_upload *u, const struct s3_page_qu
     xml_open(x, "Upload");
     xml_key(x, "Key", u->key, p->url);
     xml_span(x, "UploadId", u->upload_id);
-    s3_xml_initiator(x);
+    s3_xml_initiator(x, owner);
     xml_text(x, "StorageClass", "STANDARD");
     xml_text(x, "Initiated", date);
     xml_close(x);
@@ -60,10 +62,10 @@ put_uploads(struct request *q, struct xml *x, const struct request_of_uploads *l
     xml_bool(x, "IsTruncated", page->truncated);
     for (uint32_t i = 0; i < page->count; i++)
         if (page->entries[i].upload_id.len > 0)
-            put_upload(x, &page->entries[i], &l->page);
+            put_upload(x, &page->entries[i], &l->page, access_owner_name(q->bucket));
     for (uint32_t i = 0; i < page->count; i++)
         if (page->entries[i].upload_id.len == 0)
-            put_upload(x, &page->entries[i], &l->page);
+            put_upload(x, &page->entries[i], &l->page, access_owner_name(q->bucket));
 }
 
 enum err

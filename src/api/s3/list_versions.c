@@ -1,4 +1,5 @@
 /* list_versions: every version of the keys of a bucket. */
+#include "api/access.h"
 #include "api/s3/s3.h"
 #include "base/num.h"
 
@@ -8,6 +9,7 @@ struct request_of_versions {
     struct s3_page_query page;
     struct span key_marker, version_marker;
     const struct object_version *version;
+    struct span owner; /* of the bucket */
 };
 
 static enum err
@@ -15,6 +17,7 @@ list_versions_read_parameters(struct request *q, struct request_of_versions *l)
 {
     enum err rc = s3_page_query(q, "max-keys", &l->page);
 
+    l->owner = access_owner_name(q->bucket);
     if (rc != ERR_OK)
         return rc;
     l->key_marker = query_get(&q->query, "key-marker");
@@ -48,7 +51,7 @@ put_version_entry(struct xml *x, const struct request_of_versions *l,
         xml_u64(x, "Size", e->size);
         xml_text(x, "StorageClass", "STANDARD");
     }
-    s3_xml_owner(x);
+    s3_xml_owner(x, l->owner);
     xml_close(x);
 }
 

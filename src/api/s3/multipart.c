@@ -1,6 +1,7 @@
 /* multipart: uploads in parts. */
 #include <string.h>
 
+#include "api/access.h"
 #include "api/s3/s3.h"
 #include "base/mem.h"
 #include "base/num.h"
@@ -36,6 +37,8 @@ s3_create_upload(struct request *q)
         rc = s3_meta_from_headers(q, &meta);
     if (rc == ERR_OK)
         rc = s3_tags_header(q, &meta.tags);
+    if (rc == ERR_OK)
+        rc = s3_acl_of_new_object(q, http_get(q->http->head, HTTP_AMZ_ACL), &meta);
     if (rc == ERR_OK)
         rc = checksum_multipart(fields_get(headers, "x-amz-checksum-algorithm"),
                                 fields_get(headers, "x-amz-checksum-type"), &kind, &type,
@@ -351,7 +354,7 @@ answer_parts(struct request *q, const struct page_of_parts *p)
     xml_span(&d.xml, "Bucket", q->name.bucket);
     xml_span(&d.xml, "Key", q->name.key);
     xml_span(&d.xml, "UploadId", p->upload_id);
-    s3_xml_initiator(&d.xml);
+    s3_xml_initiator(&d.xml, access_owner_name(q->bucket));
     xml_text(&d.xml, "StorageClass", "STANDARD");
     xml_u64(&d.xml, "PartNumberMarker", p->after);
     xml_u64(&d.xml, "NextPartNumberMarker",

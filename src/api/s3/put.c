@@ -48,6 +48,8 @@ s3_put_object(struct request *q)
     if (rc == ERR_OK)
         rc = s3_tags_header(q, &meta.tags);
     if (rc == ERR_OK)
+        rc = s3_acl_of_new_object(q, http_get(q->http->head, HTTP_AMZ_ACL), &meta);
+    if (rc == ERR_OK)
         rc = s3_write_condition(q, &condition);
     if (rc != ERR_OK)
         return rc;

@@ -12,8 +12,9 @@ enum { NEEDS_BUCKET = 1 };
 struct route {
     enum http_method method;
     enum level level;
-    const char *sub; /* NULL: none of the sub-resources below is there */
-    enum need need;  /* the right that the gate asks for */
+    const char *sub;    /* NULL: none of the sub-resources below is there */
+    enum need need;     /* the right that the gate asks for */
+    const char *action; /* its name in the policy language */
     unsigned flags;
     enum metric_op op;
     s3_operation *run;
@@ -26,59 +27,114 @@ struct route {
 #define D HTTP_METHOD_DELETE
 #define O HTTP_METHOD_OPTIONS
 static const struct route routes[] = {
-    /* method, level, sub-resource, right, flags, metric, operation; the most usual ones first */
-    {G, OBJECT, NULL, NEED_READ, NEEDS_BUCKET, OP_get, s3_get_object},
-    {H, OBJECT, NULL, NEED_READ, NEEDS_BUCKET, OP_head, s3_head_object},
-    {P, OBJECT, NULL, NEED_WRITE, NEEDS_BUCKET, OP_put, s3_put_object},
-    {D, OBJECT, NULL, NEED_WRITE, NEEDS_BUCKET, OP_delete, s3_delete_object},
-    {G, SERVICE, NULL, NEED_USER, 0, OP_bucket, s3_list_all_buckets},
-    {P, BUCKET, NULL, NEED_ADMIN, 0, OP_bucket, s3_create_bucket},
-    {H, BUCKET, NULL, NEED_ANY_RIGHT, NEEDS_BUCKET, OP_bucket, s3_head_bucket_op},
-    {D, BUCKET, NULL, NEED_ADMIN, NEEDS_BUCKET, OP_bucket, s3_delete_bucket},
-    {G, BUCKET, NULL, NEED_LIST, NEEDS_BUCKET, OP_list, s3_list_v1_or_v2},
-    {G, BUCKET, "versions", NEED_LIST, NEEDS_BUCKET, OP_list, s3_list_versions},
-    {G, BUCKET, "location", NEED_ANY_RIGHT, NEEDS_BUCKET, OP_bucket, s3_bucket_location},
-    {G, BUCKET, "uploads", NEED_LIST, NEEDS_BUCKET, OP_mpu, s3_list_uploads},
-    {T, BUCKET, "delete", NEED_EACH_KEY, NEEDS_BUCKET, OP_delete, s3_delete_objects},
-    {G, BUCKET, "versioning", NEED_ANY_RIGHT, NEEDS_BUCKET, OP_bucket, s3_get_versioning},
-    {P, BUCKET, "versioning", NEED_ADMIN, NEEDS_BUCKET, OP_bucket, s3_put_versioning},
-    {G, BUCKET, "acl", NEED_ANY_RIGHT, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
-    {G, BUCKET, "object-lock", NEED_ANY_RIGHT, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
-    {G, BUCKET, "policy", NEED_ANY_RIGHT, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
-    {G, BUCKET, "policyStatus", NEED_ANY_RIGHT, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
-    {G, BUCKET, "cors", NEED_ANY_RIGHT, NEEDS_BUCKET, OP_bucket, s3_get_bucket_cors},
-    {P, BUCKET, "cors", NEED_ADMIN, NEEDS_BUCKET, OP_bucket, s3_put_bucket_cors},
-    {D, BUCKET, "cors", NEED_ADMIN, NEEDS_BUCKET, OP_bucket, s3_delete_bucket_cors},
-    {T, BUCKET, "batch", NEED_ANY_RIGHT, NEEDS_BUCKET, OP_get, s3_batch},
-    {T, BUCKET, NULL, NEED_FORM, 0, OP_put, s3_post_form},
-    {O, BUCKET, NULL, NEED_NOTHING, 0, OP_other, s3_preflight},
-    {O, OBJECT, NULL, NEED_NOTHING, 0, OP_other, s3_preflight},
-    {G, BUCKET, "lifecycle", NEED_ANY_RIGHT, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
-    {G, BUCKET, "tagging", NEED_ANY_RIGHT, NEEDS_BUCKET, OP_bucket, s3_get_bucket_tags},
-    {P, BUCKET, "tagging", NEED_ADMIN, NEEDS_BUCKET, OP_bucket, s3_put_bucket_tags},
-    {D, BUCKET, "tagging", NEED_ADMIN, NEEDS_BUCKET, OP_bucket, s3_delete_bucket_tags},
-    {G, BUCKET, "website", NEED_ANY_RIGHT, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
-    {G, BUCKET, "replication", NEED_ANY_RIGHT, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
-    {G, BUCKET, "encryption", NEED_ANY_RIGHT, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
-    {G, BUCKET, "requestPayment", NEED_ANY_RIGHT, NEEDS_BUCKET, OP_bucket,
+    /* method, level, sub-resource, right, action, flags, metric, operation; the most usual ones first */
+    {G, OBJECT, NULL, NEED_READ, "s3:GetObject", NEEDS_BUCKET, OP_get, s3_get_object},
+    {H, OBJECT, NULL, NEED_READ, "s3:GetObject", NEEDS_BUCKET, OP_head, s3_head_object},
+    {P, OBJECT, NULL, NEED_WRITE, "s3:PutObject", NEEDS_BUCKET, OP_put, s3_put_object},
+    {D, OBJECT, NULL, NEED_WRITE, "s3:DeleteObject", NEEDS_BUCKET, OP_delete,
+     s3_delete_object},
+    {G, SERVICE, NULL, NEED_USER, "s3:ListAllMyBuckets", 0, OP_bucket,
+     s3_list_all_buckets},
+    {P, BUCKET, NULL, NEED_MAKE_BUCKET, "s3:CreateBucket", 0, OP_bucket,
+     s3_create_bucket},
+    {H, BUCKET, NULL, NEED_ANY_RIGHT, "s3:ListBucket", NEEDS_BUCKET, OP_bucket,
+     s3_head_bucket_op},
+    {D, BUCKET, NULL, NEED_ADMIN, "s3:DeleteBucket", NEEDS_BUCKET, OP_bucket,
+     s3_delete_bucket},
+    {G, BUCKET, NULL, NEED_LIST, "s3:ListBucket", NEEDS_BUCKET, OP_list,
+     s3_list_v1_or_v2},
+    {G, BUCKET, "versions", NEED_LIST, "s3:ListBucketVersions", NEEDS_BUCKET, OP_list,
+     s3_list_versions},
+    {G, BUCKET, "location", NEED_ANY_RIGHT, "s3:GetBucketLocation", NEEDS_BUCKET,
+     OP_bucket, s3_bucket_location},
+    {G, BUCKET, "uploads", NEED_LIST, "s3:ListBucketMultipartUploads", NEEDS_BUCKET,
+     OP_mpu, s3_list_uploads},
+    {T, BUCKET, "delete", NEED_EACH_KEY, "s3:DeleteObject", NEEDS_BUCKET, OP_delete,
+     s3_delete_objects},
+    {T, BUCKET, "batch", NEED_ANY_RIGHT, "s3:GetObject", NEEDS_BUCKET, OP_get, s3_batch},
+    {G, BUCKET, "versioning", NEED_ANY_RIGHT, "s3:GetBucketVersioning", NEEDS_BUCKET,
+     OP_bucket, s3_get_versioning},
+    {P, BUCKET, "versioning", NEED_ADMIN, "s3:PutBucketVersioning", NEEDS_BUCKET,
+     OP_bucket, s3_put_versioning},
+    {G, BUCKET, "acl", NEED_READ_ACL, "s3:GetBucketAcl", NEEDS_BUCKET, OP_bucket,
+     s3_get_acl},
+    {G, BUCKET, "object-lock", NEED_ANY_RIGHT, "s3:GetBucketObjectLockConfiguration",
+     NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "policy", NEED_ADMIN, "s3:GetBucketPolicy", NEEDS_BUCKET, OP_bucket,
+     s3_get_policy},
+    {G, BUCKET, "policyStatus", NEED_ANY_RIGHT, "s3:GetBucketPolicyStatus", NEEDS_BUCKET,
+     OP_bucket, s3_get_policy_status},
+    {G, BUCKET, "cors", NEED_ANY_RIGHT, "s3:GetBucketCORS", NEEDS_BUCKET, OP_bucket,
+     s3_get_bucket_cors},
+    {P, BUCKET, "cors", NEED_ADMIN, "s3:PutBucketCORS", NEEDS_BUCKET, OP_bucket,
+     s3_put_bucket_cors},
+    {D, BUCKET, "cors", NEED_ADMIN, "s3:PutBucketCORS", NEEDS_BUCKET, OP_bucket,
+     s3_delete_bucket_cors},
+    {T, BUCKET, NULL, NEED_FORM, "s3:PutObject", 0, OP_put, s3_post_form},
+    {O, BUCKET, NULL, NEED_NOTHING, NULL, 0, OP_other, s3_preflight},
+    {O, OBJECT, NULL, NEED_NOTHING, NULL, 0, OP_other, s3_preflight},
+    {G, BUCKET, "lifecycle", NEED_ANY_RIGHT, "s3:GetLifecycleConfiguration", NEEDS_BUCKET,
+     OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "tagging", NEED_ANY_RIGHT, "s3:GetBucketTagging", NEEDS_BUCKET, OP_bucket,
+     s3_get_bucket_tags},
+    {P, BUCKET, "tagging", NEED_ADMIN, "s3:PutBucketTagging", NEEDS_BUCKET, OP_bucket,
+     s3_put_bucket_tags},
+    {D, BUCKET, "tagging", NEED_ADMIN, "s3:PutBucketTagging", NEEDS_BUCKET, OP_bucket,
+     s3_delete_bucket_tags},
+    {G, BUCKET, "website", NEED_ANY_RIGHT, "s3:GetBucketWebsite", NEEDS_BUCKET, OP_bucket,
      s3_bucket_probe},
-    {G, BUCKET, "accelerate", NEED_ANY_RIGHT, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
-    {G, BUCKET, "logging", NEED_ANY_RIGHT, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
-    {G, BUCKET, "notification", NEED_ANY_RIGHT, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
-    {G, BUCKET, "ownershipControls", NEED_ANY_RIGHT, NEEDS_BUCKET, OP_bucket,
+    {G, BUCKET, "replication", NEED_ANY_RIGHT, "s3:GetReplicationConfiguration",
+     NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "encryption", NEED_ANY_RIGHT, "s3:GetEncryptionConfiguration",
+     NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "requestPayment", NEED_ANY_RIGHT, "s3:GetBucketRequestPayment",
+     NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "accelerate", NEED_ANY_RIGHT, "s3:GetAccelerateConfiguration",
+     NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "logging", NEED_ANY_RIGHT, "s3:GetBucketLogging", NEEDS_BUCKET, OP_bucket,
      s3_bucket_probe},
-    {G, BUCKET, "publicAccessBlock", NEED_ANY_RIGHT, NEEDS_BUCKET, OP_bucket,
-     s3_bucket_probe},
-    {G, OBJECT, "attributes", NEED_READ, NEEDS_BUCKET, OP_head, s3_object_attributes},
-    {G, OBJECT, "tagging", NEED_READ, NEEDS_BUCKET, OP_other, s3_get_object_tags},
-    {P, OBJECT, "tagging", NEED_WRITE, NEEDS_BUCKET, OP_other, s3_put_object_tags},
-    {D, OBJECT, "tagging", NEED_WRITE, NEEDS_BUCKET, OP_other, s3_delete_object_tags},
-    {G, OBJECT, "acl", NEED_READ, NEEDS_BUCKET, OP_other, s3_object_acl},
-    {T, OBJECT, "uploads", NEED_WRITE, NEEDS_BUCKET, OP_mpu, s3_create_upload},
-    {P, OBJECT, "uploadId", NEED_WRITE, NEEDS_BUCKET, OP_put, s3_put_part},
-    {T, OBJECT, "uploadId", NEED_WRITE, NEEDS_BUCKET, OP_mpu, s3_complete_upload},
-    {D, OBJECT, "uploadId", NEED_WRITE, NEEDS_BUCKET, OP_mpu, s3_abort_upload},
-    {G, OBJECT, "uploadId", NEED_WRITE, NEEDS_BUCKET, OP_mpu, s3_list_parts},
+    {G, BUCKET, "notification", NEED_ANY_RIGHT, "s3:GetBucketNotification", NEEDS_BUCKET,
+     OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "ownershipControls", NEED_ANY_RIGHT, "s3:GetBucketOwnershipControls",
+     NEEDS_BUCKET, OP_bucket, s3_get_ownership},
+    {G, BUCKET, "publicAccessBlock", NEED_ANY_RIGHT, "s3:GetBucketPublicAccessBlock",
+     NEEDS_BUCKET, OP_bucket, s3_get_public_block},
+    {G, OBJECT, "attributes", NEED_READ, "s3:GetObjectAttributes", NEEDS_BUCKET, OP_head,
+     s3_object_attributes},
+    {G, OBJECT, "tagging", NEED_READ, "s3:GetObjectTagging", NEEDS_BUCKET, OP_other,
+     s3_get_object_tags},
+    {P, OBJECT, "tagging", NEED_WRITE, "s3:PutObjectTagging", NEEDS_BUCKET, OP_other,
+     s3_put_object_tags},
+    {D, OBJECT, "tagging", NEED_WRITE, "s3:DeleteObjectTagging", NEEDS_BUCKET, OP_other,
+     s3_delete_object_tags},
+    {G, OBJECT, "acl", NEED_READ_ACL, "s3:GetObjectAcl", NEEDS_BUCKET, OP_other,
+     s3_get_acl},
+    {T, OBJECT, "uploads", NEED_WRITE, "s3:PutObject", NEEDS_BUCKET, OP_mpu,
+     s3_create_upload},
+    {P, OBJECT, "uploadId", NEED_WRITE, "s3:PutObject", NEEDS_BUCKET, OP_put,
+     s3_put_part},
+    {T, OBJECT, "uploadId", NEED_WRITE, "s3:PutObject", NEEDS_BUCKET, OP_mpu,
+     s3_complete_upload},
+    {D, OBJECT, "uploadId", NEED_WRITE, "s3:AbortMultipartUpload", NEEDS_BUCKET, OP_mpu,
+     s3_abort_upload},
+    {G, OBJECT, "uploadId", NEED_WRITE, "s3:ListMultipartUploadParts", NEEDS_BUCKET,
+     OP_mpu, s3_list_parts},
+    {P, BUCKET, "acl", NEED_WRITE_ACL, "s3:PutBucketAcl", NEEDS_BUCKET, OP_bucket,
+     s3_put_acl},
+    {P, OBJECT, "acl", NEED_WRITE_ACL, "s3:PutObjectAcl", NEEDS_BUCKET, OP_other,
+     s3_put_acl},
+    {P, BUCKET, "policy", NEED_ADMIN, "s3:PutBucketPolicy", NEEDS_BUCKET, OP_bucket,
+     s3_put_policy},
+    {D, BUCKET, "policy", NEED_ADMIN, "s3:DeleteBucketPolicy", NEEDS_BUCKET, OP_bucket,
+     s3_delete_policy},
+    {P, BUCKET, "publicAccessBlock", NEED_ADMIN, "s3:PutBucketPublicAccessBlock",
+     NEEDS_BUCKET, OP_bucket, s3_put_public_block},
+    {D, BUCKET, "publicAccessBlock", NEED_ADMIN, "s3:PutBucketPublicAccessBlock",
+     NEEDS_BUCKET, OP_bucket, s3_delete_public_block},
+    {P, BUCKET, "ownershipControls", NEED_ADMIN, "s3:PutBucketOwnershipControls",
+     NEEDS_BUCKET, OP_bucket, s3_put_ownership},
+    {D, BUCKET, "ownershipControls", NEED_ADMIN, "s3:PutBucketOwnershipControls",
+     NEEDS_BUCKET, OP_bucket, s3_delete_ownership},
 };
 #undef G
 #undef H
@@ -207,6 +263,30 @@ s3_not_built(struct request *q)
                      SPAN_ARG(q->http->head->method_text));
 }
 
+/* The policy language has names of their own for what is done to a version that is named. */
+static const char *
+action_of_route(const struct request *q, const char *action)
+{
+    static const struct {
+        const char *current, *versioned;
+    } names[] = {
+        {"s3:GetObject", "s3:GetObjectVersion"},
+        {"s3:DeleteObject", "s3:DeleteObjectVersion"},
+        {"s3:GetObjectAcl", "s3:GetObjectVersionAcl"},
+        {"s3:PutObjectAcl", "s3:PutObjectVersionAcl"},
+        {"s3:GetObjectTagging", "s3:GetObjectVersionTagging"},
+        {"s3:PutObjectTagging", "s3:PutObjectVersionTagging"},
+        {"s3:DeleteObjectTagging", "s3:DeleteObjectVersionTagging"},
+        {"s3:GetObjectAttributes", "s3:GetObjectVersionAttributes"},
+    };
+
+    if (action != NULL && q->query.count > 0 && query_has(&q->query, "versionId"))
+        for (size_t i = 0; i < ARRAY_LEN(names); i++)
+            if (strcmp(names[i].current, action) == 0)
+                return names[i].versioned;
+    return action;
+}
+
 static enum err
 s3_run_route(struct request *q)
 {
@@ -218,8 +298,10 @@ s3_run_route(struct request *q)
                                               : NEED_USER;
     enum err rc;
 
-    if (r != NULL)
+    if (r != NULL) {
         q->op = r->op;
+        q->action = action_of_route(q, r->action);
+    }
     if (http_get(q->http->head, HTTP_ORIGIN).at != NULL)
         s3_cors_match(q);
     if (q->http->draining)
@@ -231,16 +313,14 @@ s3_run_route(struct request *q)
         (r == NULL || r->run == s3_create_bucket ||
          map_bucket_find(map_now(q->api->options.map), q->name.bucket) == NULL))
         rc = s3_bucket_check(q->name.bucket, &q->fault);
-    if (rc == ERR_OK &&
-        http_get(q->http->head, HTTP_AMZ_EXPECTED_BUCKET_OWNER).at != NULL)
-        rc = fault_set(&q->fault, S3_NotImplemented,
-                       "x-amz-expected-bucket-owner: buckets have no owner ids here");
     if (rc != ERR_OK)
         return rc;
     if (r == NULL)
         return s3_not_built(q);
     if ((r->flags & NEEDS_BUCKET) != 0) {
         rc = s3_find_bucket(q);
+        if (rc == ERR_OK)
+            rc = s3_expected_owner(q, q->bucket, HTTP_AMZ_EXPECTED_BUCKET_OWNER);
         if (rc != ERR_OK)
             return rc;
     }

@@ -24,7 +24,7 @@ s3_operation s3_bucket_location, s3_bucket_probe;
 /* list.c, list_versions.c, list_uploads.c */
 s3_operation s3_list_v1_or_v2, s3_list_versions, s3_list_uploads;
 /* get.c */
-s3_operation s3_get_object, s3_head_object, s3_object_acl;
+s3_operation s3_get_object, s3_head_object;
 /* Sends the body from the piece at hand on, and ends the answer, whose head is begun. */
 enum err s3_send_body(struct request *q, struct object_get *get, struct span piece);
 /* object_get_begin_version(), and the object's checksum with it where it is wanted. The caller ends *out. */
@@ -42,6 +42,27 @@ s3_operation s3_get_object_tags, s3_put_object_tags, s3_delete_object_tags;
 s3_operation s3_get_bucket_tags, s3_put_bucket_tags, s3_delete_bucket_tags;
 /* batch.c */
 s3_operation s3_batch;
+/* acl.c */
+s3_operation s3_get_acl, s3_put_acl;
+bool s3_has_grant_header(const struct request *q);
+/* The list of an object that this request makes, in the request's arena: of x-amz-acl (`canned`, or a form's field) and
+ * x-amz-grant-*. Empty where the object is the bucket owner's and private. */
+enum err s3_acl_of_new_object(struct request *q, struct span canned,
+                              struct object_meta *meta) MUST_CHECK;
+/* Owner, list and ownership of the bucket that this request makes. */
+enum err s3_access_of_new_bucket(struct request *q,
+                                 struct map_bucket_access *out) MUST_CHECK;
+/* True if the list of the bucket gives anything to anybody but its owner. */
+bool s3_bucket_list_gives_others(const struct map_bucket *b);
+/* policy.c */
+s3_operation s3_get_policy, s3_put_policy, s3_delete_policy, s3_get_policy_status;
+s3_operation s3_get_public_block, s3_put_public_block, s3_delete_public_block;
+s3_operation s3_get_ownership, s3_put_ownership, s3_delete_ownership;
+/* AccessDenied where the header names another owner. */
+enum err s3_expected_owner(struct request *q, const struct map_bucket *b,
+                           enum http_field header) MUST_CHECK;
+enum err s3_ownership_of(struct request *q, struct span text,
+                         enum map_ownership *out) MUST_CHECK;
 /* put.c */
 s3_operation s3_put_object;
 /* delete.c */
@@ -158,8 +179,9 @@ enum err s3_missing(struct request *q, const struct object_version *v,
                     const struct object_info *info, enum err rc, const struct errbuf *eb);
 
 /* answers */
-void s3_xml_owner(struct xml *x);
-void s3_xml_initiator(struct xml *x); /* of an upload, and its owner */
+/* `name` empty: nobody in particular. */
+void s3_xml_owner(struct xml *x, struct span name);
+void s3_xml_initiator(struct xml *x, struct span name); /* of an upload, and its owner */
 /* <ChecksumCRC32>…</> and <ChecksumType>, where there is one. */
 void s3_xml_checksum(struct xml *x, const struct object_meta *m);
 /* A document under way, of at most `max` bytes below `root`. It points into itself: not to be moved. */

@@ -1,6 +1,7 @@
 /* tagging: tags of objects and of buckets. */
 #include <stdlib.h>
 
+#include "api/access.h"
 #include "api/s3/s3.h"
 #include "base/mem.h"
 #include "wire/s3tags.h"
@@ -95,6 +96,9 @@ s3_get_object_tags(struct request *q)
                              info, &eb);
     if (rc != ERR_OK)
         return s3_missing(q, v, info, rc, &eb);
+    rc = access_recheck(q, &info->meta);
+    if (rc != ERR_OK)
+        return rc;
     s3_put_version_of(q, info);
     return answer_tags(q, info->meta.tags);
 }

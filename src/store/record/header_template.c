@@ -29,7 +29,7 @@ struct header_template {
     struct object_meta meta;
     struct arena *texts; /* owned */
     struct entry entry;
-    struct at fields[FIELD_OVERWRITES + 1];
+    struct at fields[FIELD_END_];
     uint16_t record, record_len; /* the record with its sum; the head's sum follows */
     uint16_t len;                /* 0: empty */
     uint32_t misses;

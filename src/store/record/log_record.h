@@ -162,6 +162,8 @@ enum log_record_field {
     FIELD_VERSIONING,
     FIELD_CHUNKS,
     FIELD_OVERWRITES,
+    FIELD_ACL,
+    FIELD_END_,
 };
 #define LOG_RECORD_VERSION 1
 /* Of a record that leaves an older version or a delete marker: a program that does not know them must not read it. */

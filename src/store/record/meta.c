@@ -22,6 +22,7 @@ static const struct {
     {FIELD_BACKEND_VERSION, offsetof(struct object_meta, backend_version)},
     {FIELD_STORAGE_CLASS, offsetof(struct object_meta, storage_class)},
     {FIELD_OBJECT_TAGS, offsetof(struct object_meta, tags)},
+    {FIELD_ACL, offsetof(struct object_meta, acl)},
 };
 
 static const struct span *
@@ -159,6 +160,7 @@ meta_put(struct record_writer *w, const struct object_meta *meta)
     put_chunks(w, meta);
     if (meta->overwrites > 0)
         record_put_u64(w, FIELD_OVERWRITES, meta->overwrites);
+    meta_put_text(w, FIELD_ACL, meta->acl);
 }
 
 /* ---- reading ---- */

@@ -52,6 +52,12 @@ static const struct {
                      "-tt+"},
     {NEED_ADMIN, "---------+-"
                  "-tt+"},
+    {NEED_MAKE_BUCKET, "---------+-"
+                       "-tt+"},
+    {NEED_READ_ACL, "----+----++"
+                    "-tt+"},
+    {NEED_WRITE_ACL, "---------+-"
+                     "-tt+"},
     {NEED_READ, "----+----++"
                 "-tt+"},
     {NEED_WRITE, "-----+---+-"
@@ -219,7 +225,11 @@ check_one(struct site *s, const char *method, const char *target, enum need need
 {
     bool token, in = is_let_in(need, k, &token);
     int status = status_as(s, k, method, target);
-    bool ok = in      ? status != 0 && status != 403 && status != 401
+    /* Who may list learns that a key is not there. */
+    bool lists = k == LISTER && status == 404 &&
+                 (need == NEED_READ || need == NEED_READ_ACL || need == NEED_WRITE_ACL);
+    bool ok = lists   ? true
+              : in    ? status != 0 && status != 403 && status != 401
               : token ? status == 400
                       : status == 403;
 
@@ -263,7 +273,7 @@ what_is_no_route(struct site *s)
         const char *method, *target;
         enum need need;
     } rows[] = {
-        {"PUT", "/bkt?policy", NEED_ANY_RIGHT},
+        {"PUT", "/bkt?lifecycle", NEED_ANY_RIGHT},
         {"GET", "/bkt/key?torrent", NEED_ANY_RIGHT},
         {"DELETE", "/", NEED_USER},
         {"PATCH", "/bkt/key", NEED_ANY_RIGHT},
