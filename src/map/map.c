@@ -587,23 +587,14 @@ map_bucket_create_as(struct map_service *s, const struct map_bucket_id *id,
 }
 
 enum err
-map_bucket_create_in(struct map_service *s, struct span name,
-                     const struct map_bucket_access *access,
-                     const struct map_backend *backend, int64_t now_ms,
-                     const struct map_bucket **out, struct errbuf *eb)
-{
-    struct map_bucket_id id = {
-        .provider = map_provider_of(backend), .ns = SPAN(""), .name = name};
-
-    return map_bucket_create_for(s, &id, access, backend, now_ms, out, eb);
-}
-
-enum err
 map_bucket_create(struct map_service *s, struct span name,
                   const struct map_backend *backend, int64_t now_ms,
                   const struct map_bucket **out, struct errbuf *eb)
 {
-    return map_bucket_create_in(s, name, NULL, backend, now_ms, out, eb);
+    struct map_bucket_id id = {
+        .provider = map_provider_of(backend), .ns = SPAN(""), .name = name};
+
+    return map_bucket_create_for(s, &id, NULL, backend, now_ms, out, eb);
 }
 
 static enum err

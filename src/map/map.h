@@ -181,12 +181,6 @@ enum err map_bucket_create_for(struct map_service *s, const struct map_bucket_id
                                const struct map_backend *backend, int64_t now_ms,
                                const struct map_bucket **out,
                                struct errbuf *eb) MUST_CHECK;
-/* In the flat space of names. */
-enum err map_bucket_create_in(struct map_service *s, struct span name,
-                              const struct map_bucket_access *access,
-                              const struct map_backend *backend, int64_t now_ms,
-                              const struct map_bucket **out,
-                              struct errbuf *eb) MUST_CHECK;
 /* Begins or undoes a removal: writes are refused from here on, on all nodes, also after a restart. May switch. */
 enum err map_bucket_set_closing(struct map_service *s, const struct map_bucket *b,
                                 bool closing, struct errbuf *eb) MUST_CHECK;
