@@ -10,7 +10,7 @@
 
 /* ---- conditions of a policy: what the request has ---- */
 
-struct judged {
+struct evaluation {
     const struct request *q;
     const struct access_ask *ask;
 };
@@ -31,7 +31,7 @@ peer_address(const struct request *q)
 }
 
 static bool
-header_value(const struct judged *j, struct span name, struct span *value)
+header_value(const struct evaluation *j, struct span name, struct span *value)
 {
     struct fields h = http_fields(j->q->http->head);
 
@@ -45,7 +45,7 @@ header_value(const struct judged *j, struct span name, struct span *value)
 }
 
 static bool
-query_value(const struct judged *j, const char *name, struct span *value)
+query_value(const struct evaluation *j, const char *name, struct span *value)
 {
     *value = query_get(&j->q->query, name);
     return value->at != NULL;
@@ -54,7 +54,7 @@ query_value(const struct judged *j, const char *name, struct span *value)
 static bool
 condition_value(void *arg, struct span key, struct span *value)
 {
-    const struct judged *j = arg;
+    const struct evaluation *j = arg;
     const struct auth_user *user = j->ask->user;
 
     if (span_starts(key, SPAN("s3:existingobjecttag/")))
@@ -146,7 +146,7 @@ static enum s3policy_verdict
 policy_verdict(const struct request *q, const struct map_bucket *b,
                const struct access_ask *ask)
 {
-    struct judged j = {q, ask};
+    struct evaluation j = {q, ask};
     const char *action = ask->action != NULL ? ask->action : action_of(ask->wanted);
     struct s3policy_request r = {.action = action,
                                  .bucket = ask->bucket,
@@ -155,7 +155,7 @@ policy_verdict(const struct request *q, const struct map_bucket *b,
                                  .arg = &j};
     enum s3policy_verdict verdict;
 
-    if (b == NULL || b->judged_by == NULL)
+    if (b == NULL || b->parsed_policy == NULL)
         return S3POLICY_SILENT;
     if (ask->user != NULL) {
         r.user = span_of(ask->user->name);
@@ -166,8 +166,8 @@ policy_verdict(const struct request *q, const struct map_bucket *b,
         strcmp(action, "s3:ListBucketVersions") == 0 ||
         strcmp(action, "s3:ListBucketMultipartUploads") == 0)
         r.key = (struct span){"", 0};
-    verdict = s3policy_judge(b->judged_by, &r,
-                             (b->public_block & MAP_RESTRICT_PUBLIC_BUCKETS) != 0);
+    verdict = s3policy_evaluate(b->parsed_policy, &r,
+                                (b->public_block & MAP_RESTRICT_PUBLIC_BUCKETS) != 0);
     /* A policy must not lock out those who could repair it. */
     if (verdict == S3POLICY_DENY && is_about_policy(action) &&
         (rights_of_caller(q, ask->user, b, ask->bucket, (struct span){"", 0}) &
@@ -288,7 +288,7 @@ access_has_policy(const struct request *q)
     if (!map_has_policies(m))
         return false;
     b = map_bucket_find(m, q->name.bucket);
-    return b != NULL && b->judged_by != NULL;
+    return b != NULL && b->parsed_policy != NULL;
 }
 
 bool
@@ -408,8 +408,8 @@ access_load_tags(struct request *q)
     if (q->name.key.len == 0 || !map_has_policies(map_now(q->api->options.map)))
         return false;
     b = bucket_of(q, q->name.bucket);
-    if (b == NULL || b->cached || b->judged_by == NULL ||
-        !s3policy_asks_tags(b->judged_by))
+    if (b == NULL || b->cached || b->parsed_policy == NULL ||
+        !s3policy_asks_tags(b->parsed_policy))
         return false;
     b = map_bucket_ref(b);
     info = arena_alloc(q->arena, sizeof *info);

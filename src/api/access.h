@@ -35,7 +35,7 @@ bool access_allows_any(const struct request *q, const struct auth_user *user,
 /* Step 6: looks the object of the request up. ERR_OK: its list gives `permission`; ERR_NOT_FOUND: there is no such object, and
  * the caller may know it, the fault is set; ERR_DENIED. May switch. */
 enum err access_by_object(struct request *q, uint8_t permission) MUST_CHECK;
-/* Was the caller let in by an object's list? Then the object that was opened must be judged again: it may be another one by
+/* Was the caller let in by an object's list? Then the object that was opened must be checked again: it may be another one by
  * now. The fault is set. */
 enum err access_recheck(struct request *q, const struct object_meta *meta) MUST_CHECK;
 /* For the source of a copy, where caller_may() says no: its list lets the caller read it, and no Deny stands against that. */
@@ -45,7 +45,7 @@ bool access_object_gives(const struct request *q, const struct map_bucket *b,
 /* True: it did. */
 bool access_load_tags(struct request *q);
 
-/* The name of the caller as an owner; empty: nobody in particular. */
+/* The name of the caller as an owner; empty: no user in particular. */
 struct span access_caller_name(const struct request *q);
-/* The owner of a bucket; empty: nobody in particular. */
+/* The owner of a bucket; empty: no user in particular. */
 struct span access_owner_name(const struct map_bucket *b);

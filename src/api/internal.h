@@ -107,8 +107,8 @@ struct request {
     const struct object_info
         *marker; /* the delete marker that caused the fault; reported in the reply */
     enum metric_op op;
-    struct ais_request *ais;      /* of the AIS API; NULL elsewhere */
-    const char *action; /* the route's name in the policy language; NULL: none */
+    struct ais_request *ais; /* of the AIS API; NULL elsewhere */
+    const char *action;      /* the route's name in the policy language; NULL: none */
     struct span
         object_tags; /* of the object that is there, where the policy asks for them */
     const struct cors_rule *cors; /* its lines go into every answer; NULL: none */

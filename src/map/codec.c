@@ -245,11 +245,11 @@ map_bucket_set_policy(struct map_bucket *b, struct span json, struct errbuf *eb)
         rc = s3policy_parse(json, span_of(b->name), &parsed, eb);
     if (rc != ERR_OK)
         return rc;
-    s3policy_free((struct s3policy **)&b->judged_by);
+    s3policy_free((struct s3policy **)&b->parsed_policy);
     free(b->policy);
-    b->judged_by = parsed;
+    b->parsed_policy = parsed;
     b->policy = json.len > 0 ? xmemdup0(json.at, json.len) : NULL;
-    assert((b->policy != NULL) == (b->judged_by != NULL));
+    assert((b->policy != NULL) == (b->parsed_policy != NULL));
     return ERR_OK;
 }
 

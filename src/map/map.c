@@ -64,7 +64,7 @@ map_bucket_drop(const struct map_bucket **bp)
     free(b->owner);
     free(b->acl);
     free(b->policy);
-    s3policy_free((struct s3policy **)&b->judged_by);
+    s3policy_free((struct s3policy **)&b->parsed_policy);
     for (unsigned i = 0; i < b->pin_count; i++)
         free(b->pins[i]);
     free(b->pins);
@@ -174,7 +174,7 @@ map_fill(struct map *m, const struct meta_pair *pairs, uint32_t count, struct er
         assert(b->refs == 1);
         assert(b->uname != NULL);
         m->buckets[m->count] = b;
-        m->has_policies = m->has_policies || b->judged_by != NULL;
+        m->has_policies = m->has_policies || b->parsed_policy != NULL;
     }
     return ERR_OK;
 }
@@ -253,7 +253,7 @@ struct change {
     struct span uname;
     const struct map_bucket_id *as;         /* create */
     const struct map_backend *backend;      /* create: NULL for native */
-    const struct map_bucket_access *access; /* create: NULL: nobody in particular */
+    const struct map_bucket_access *access; /* create: NULL: no user in particular */
     int64_t now_ms;
     bool remove;
     uint64_t id; /* remove: the one that was seen empty; edit: the one that is meant */

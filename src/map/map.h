@@ -105,12 +105,12 @@ struct map_bucket {
     unsigned copies;     /* 0: never said, one */
     unsigned min_copies; /* a write is taken with so many; 0: all of them */
     enum map_versioning versioning;
-    bool anonymous_read;              /* GET, HEAD and listings without keys */
-    char *cors, *tags;                /* documents, as given; NULL: none */
-    char *owner;                      /* name of a user; NULL: nobody in particular */
-    char *acl;                        /* wire/s3acl.h; NULL: private */
-    char *policy;                     /* JSON as given; NULL: none */
-    const struct s3policy *judged_by; /* the same, parsed; map_bucket_set_policy() */
+    bool anonymous_read; /* GET, HEAD and listings without keys */
+    char *cors, *tags;   /* documents, as given; NULL: none */
+    char *owner;         /* name of a user; NULL: no user in particular */
+    char *acl;           /* wire/s3acl.h; NULL: private */
+    char *policy;        /* JSON as given; NULL: none */
+    const struct s3policy *parsed_policy; /* the same, parsed; map_bucket_set_policy() */
     enum map_ownership ownership;
     unsigned public_block;               /* MAP_BLOCK_... */
     uint64_t quota_bytes, quota_objects; /* 0: none */
@@ -165,7 +165,7 @@ bool map_is_own_key(struct span key);
 enum err map_bucket_create(struct map_service *s, struct span name,
                            const struct map_backend *backend, int64_t now_ms,
                            const struct map_bucket **out, struct errbuf *eb) MUST_CHECK;
-/* Who makes a bucket, and for whom; any may be unsaid. */
+/* The owner, the list and the ownership of a new bucket; each may be left out. */
 struct map_bucket_access {
     struct span owner, acl;
     enum map_ownership ownership;

@@ -158,7 +158,7 @@ take_texts(struct parsing *p, const json_t *v, const char *what, struct texts *o
     return ERR_OK;
 }
 
-/* arn:aws:iam::ACCOUNT:user/PATH/NAME is NAME; other ARNs name nobody here and stay as they are. */
+/* arn:aws:iam::ACCOUNT:user/PATH/NAME is NAME; other ARNs name no user here and stay as they are. */
 static void
 strip_user_arn(char *text)
 {

@@ -1,9 +1,9 @@
-/* s3policy: the policy of a bucket: parsed from JSON (version 2012-10-17 or 2008-10-17 of the policy language), and judged.
+/* s3policy: the policy of a bucket: parsed from JSON (version 2012-10-17 or 2008-10-17 of the policy language), and evaluated.
  *
  * Built: Effect Allow and Deny; Principal "*", a user's name, ARN (arn:aws:iam::ACCOUNT:user/NAME) or access key id;
  * Action, Resource and NotResource, NotAction with the wildcards * and ?; conditions of the table in s3policy.c with
  * IfExists. Refused by name: NotPrincipal, principals that are services, what is in no table.
- * A policy is immutable; any thread may judge by it. It owns its memory.
+ * A policy is immutable; any thread may evaluate it. It owns its memory.
  */
 #pragma once
 #include <stdbool.h>
@@ -27,8 +27,8 @@ bool s3policy_is_public(const struct s3policy *p);
 /* True if a condition asks for the tags of the object that is there (s3:ExistingObjectTag/...). */
 bool s3policy_asks_tags(const struct s3policy *p);
 
-/* The value of a condition key in the request that is judged, lower case: "aws:sourceip", "s3:prefix",
- * "s3:existingobjecttag/NAME" (its NAME as it stands). False: the request has none. */
+/* The value of a condition key in the request that is evaluated, lower case: "aws:sourceip", "s3:prefix",
+ * "s3:existingobjecttag/NAME" (its NAME unchanged). False: the request has none. */
 typedef bool s3policy_value(void *arg, struct span key, struct span *value);
 struct s3policy_request {
     struct span user, access_key; /* NULL `at`: anonymous */
@@ -39,6 +39,6 @@ struct s3policy_request {
 };
 enum s3policy_verdict { S3POLICY_SILENT, S3POLICY_ALLOW, S3POLICY_DENY };
 /* A Deny that applies wins over every Allow. `ignore_public`: statements that allow everybody allow nothing. */
-enum s3policy_verdict s3policy_judge(const struct s3policy *p,
-                                     const struct s3policy_request *r,
-                                     bool ignore_public);
+enum s3policy_verdict s3policy_evaluate(const struct s3policy *p,
+                                        const struct s3policy_request *r,
+                                        bool ignore_public);

@@ -32,7 +32,7 @@ def node(tmp_path_factory):
 def users(node):
     everybody = {name: boto(node.endpoint, keys) for name, keys in USERS.items()}
     unsigned = botocore.config.Config(signature_version=botocore.UNSIGNED, retries={"total_max_attempts": 1}, s3={"addressing_style": "path"})
-    return everybody | {"nobody": boto3.client("s3", endpoint_url=node.endpoint, region_name="us-east-1", config=unsigned)}
+    return everybody | {"anonymous": boto3.client("s3", endpoint_url=node.endpoint, region_name="us-east-1", config=unsigned)}
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_a_bucket_is_its_owners(users, anns):
 
 @pytest.mark.parametrize(
     "acl, who",
-    [("private", ["root", "ann"]), ("public-read", ["root", "ann", "bob", "nobody"]), ("authenticated-read", ["root", "ann", "bob"])],
+    [("private", ["root", "ann"]), ("public-read", ["root", "ann", "bob", "anonymous"]), ("authenticated-read", ["root", "ann", "bob"])],
 )
 def test_canned_lists_of_objects(users, anns, acl, who):
     users["ann"].put_object(Bucket=anns, Key="k", Body=b"1", ACL=acl)
@@ -87,8 +87,8 @@ def test_canned_lists_of_objects(users, anns, acl, who):
 
 def test_canned_lists_of_buckets(users, anns):
     users["ann"].put_bucket_acl(Bucket=anns, ACL="public-read")
-    assert code_of(users["nobody"].list_objects_v2, Bucket=anns) == "ok"
-    assert code_of(users["nobody"].put_object, Bucket=anns, Key="x", Body=b"") == "AccessDenied"
+    assert code_of(users["anonymous"].list_objects_v2, Bucket=anns) == "ok"
+    assert code_of(users["anonymous"].put_object, Bucket=anns, Key="x", Body=b"") == "AccessDenied"
     users["ann"].put_bucket_acl(Bucket=anns, ACL="public-read-write")
     users["bob"].put_object(Bucket=anns, Key="bobs", Body=b"b")
     assert users["bob"].get_object_acl(Bucket=anns, Key="bobs")["Owner"]["ID"] == "bob"
@@ -111,12 +111,12 @@ def test_grants_to_users(users, anns):
 
 
 def test_a_list_is_of_its_version(users, anns):
-    """An object that is replaced loses what its list gave; what is read is judged, not what was found first."""
+    """An object that is replaced loses what its list gave; what is read is evaluated, not what was found first."""
     users["ann"].put_bucket_versioning(Bucket=anns, VersioningConfiguration={"Status": "Enabled"})
     first = users["ann"].put_object(Bucket=anns, Key="k", Body=b"1", ACL="public-read")["VersionId"]
     users["ann"].put_object(Bucket=anns, Key="k", Body=b"2")
-    assert code_of(users["nobody"].get_object, Bucket=anns, Key="k") == "AccessDenied"
-    assert users["nobody"].get_object(Bucket=anns, Key="k", VersionId=first)["Body"].read() == b"1"
+    assert code_of(users["anonymous"].get_object, Bucket=anns, Key="k") == "AccessDenied"
+    assert users["anonymous"].get_object(Bucket=anns, Key="k", VersionId=first)["Body"].read() == b"1"
 
 
 def test_what_is_copied_is_private(users, anns):
@@ -129,7 +129,7 @@ def test_what_is_copied_is_private(users, anns):
     upload = users["ann"].create_multipart_upload(Bucket=anns, Key="parts", ACL="public-read")["UploadId"]
     part = users["ann"].upload_part(Bucket=anns, Key="parts", UploadId=upload, PartNumber=1, Body=b"p")["ETag"]
     users["ann"].complete_multipart_upload(Bucket=anns, Key="parts", UploadId=upload, MultipartUpload={"Parts": [{"PartNumber": 1, "ETag": part}]})
-    assert users["nobody"].get_object(Bucket=anns, Key="parts")["Body"].read() == b"p"
+    assert users["anonymous"].get_object(Bucket=anns, Key="parts")["Body"].read() == b"p"
 
 
 def policy(bucket, effect="Allow", principal="*", action="s3:GetObject", resource="/*", **more):
@@ -147,7 +147,7 @@ def test_policy_allows_and_denies(users, anns):
     assert users["ann"].get_bucket_policy(Bucket=anns)["Policy"] == policy(anns, principal="bob")
     assert users["ann"].get_bucket_policy_status(Bucket=anns)["PolicyStatus"]["IsPublic"] is False
     users["ann"].put_bucket_policy(Bucket=anns, Policy=policy(anns))
-    assert readers(users, anns) == ["root", "ann", "bob", "nobody"]
+    assert readers(users, anns) == ["root", "ann", "bob", "anonymous"]
     assert users["ann"].get_bucket_policy_status(Bucket=anns)["PolicyStatus"]["IsPublic"] is True
     # A Deny wins over ownership, and over every way into the object; those who may replace it still can.
     users["ann"].put_bucket_policy(Bucket=anns, Policy=policy(anns, "Deny", action="s3:*"))
@@ -165,7 +165,7 @@ def test_policy_with_conditions(users, anns):
     users["ann"].put_object(Bucket=anns, Key="k", Body=b"1", Tagging="stage=open")
     users["ann"].put_object(Bucket=anns, Key="other", Body=b"1")
     users["ann"].put_bucket_policy(Bucket=anns, Policy=policy(anns, Condition={"StringEquals": {"s3:ExistingObjectTag/stage": "open"}}))
-    assert readers(users, anns) == ["root", "ann", "bob", "nobody"]
+    assert readers(users, anns) == ["root", "ann", "bob", "anonymous"]
     assert readers(users, anns, "other") == ["root", "ann"]
     users["ann"].put_bucket_policy(Bucket=anns, Policy=policy(anns, action="s3:ListBucket", resource="", Condition={"StringLike": {"s3:prefix": "p/*"}}))
     assert code_of(users["bob"].list_objects_v2, Bucket=anns, Prefix="p/q") == "ok"
@@ -173,7 +173,7 @@ def test_policy_with_conditions(users, anns):
     assert code_of(users["bob"].head_object, Bucket=anns, Key="p/none") == "404"
     assert code_of(users["bob"].head_object, Bucket=anns, Key="q/none") == "403"
     users["ann"].put_bucket_policy(Bucket=anns, Policy=policy(anns, Condition={"IpAddress": {"aws:SourceIp": "127.0.0.0/8"}}))
-    assert "nobody" in readers(users, anns)
+    assert "anonymous" in readers(users, anns)
     users["ann"].put_bucket_policy(Bucket=anns, Policy=policy(anns, Condition={"NotIpAddress": {"aws:SourceIp": "127.0.0.0/8"}}))
     assert readers(users, anns) == ["root", "ann"]
 
@@ -198,13 +198,13 @@ def test_public_access_block(users, anns):
     assert code_of(users["ann"].put_object, Bucket=anns, Key="x", Body=b"", ACL="public-read") == "AccessDenied"
     assert code_of(users["ann"].put_bucket_acl, Bucket=anns, ACL="public-read") == "AccessDenied"
     assert code_of(users["ann"].put_bucket_policy, Bucket=anns, Policy=policy(anns)) == "AccessDenied"
-    assert "nobody" in readers(users, anns)
+    assert "anonymous" in readers(users, anns)
     block(IgnorePublicAcls=True)
     assert readers(users, anns) == ["root", "ann"]
     users["ann"].delete_public_access_block(Bucket=anns)
     users["ann"].put_object_acl(Bucket=anns, Key="k", ACL="private")
     users["ann"].put_bucket_policy(Bucket=anns, Policy=policy(anns))
-    assert "nobody" in readers(users, anns)
+    assert "anonymous" in readers(users, anns)
     block(RestrictPublicBuckets=True)
     assert readers(users, anns) == ["root", "ann"]
 
@@ -239,7 +239,7 @@ def test_all_of_it_outlives_a_restart(start_forebay, tmp_path):
         process = start_forebay(args=("--auth", "--credentials", str(tmp_path / "keys")))
         unsigned = botocore.config.Config(signature_version=botocore.UNSIGNED, s3={"addressing_style": "path"})
         everybody = {name: boto(process.endpoint, keys) for name, keys in USERS.items()}
-        return process, everybody | {"nobody": boto3.client("s3", endpoint_url=process.endpoint, region_name="us-east-1", config=unsigned)}
+        return process, everybody | {"anonymous": boto3.client("s3", endpoint_url=process.endpoint, region_name="us-east-1", config=unsigned)}
 
     write_keys(tmp_path)
     process, users = start()
@@ -250,5 +250,5 @@ def test_all_of_it_outlives_a_restart(start_forebay, tmp_path):
     process.end()
     process, users = start()
     assert readers(users, "anns") == ["root", "ann", "bob"]
-    assert readers(users, "anns", "p") == ["root", "ann", "bob", "nobody"]
+    assert readers(users, "anns", "p") == ["root", "ann", "bob", "anonymous"]
     assert code_of(users["bob"].delete_bucket, Bucket="anns") == "AccessDenied"

@@ -1,5 +1,5 @@
 /* Any bytes as a list of grants, as a document or as it is kept, and as a policy. A list that parses is kept and read back
- * as it was; a policy that parses can be judged. The first byte chooses. */
+ * as it was; a policy that parses can be evaluated. The first byte chooses. */
 #include <assert.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -36,8 +36,8 @@ fuzz_policy(struct span text)
         assert(p == NULL && eb.text[0] != '\0');
         return;
     }
-    if (s3policy_judge(p, &r, true) == S3POLICY_ALLOW)
-        assert(s3policy_judge(p, &r, false) == S3POLICY_ALLOW);
+    if (s3policy_evaluate(p, &r, true) == S3POLICY_ALLOW)
+        assert(s3policy_evaluate(p, &r, false) == S3POLICY_ALLOW);
     s3policy_free(&p);
 }
 

@@ -19,7 +19,7 @@ static const struct {
     {"x-amz-grant-full-control", S3ACL_FULL_CONTROL},
 };
 
-/* Grantees must be users of this server: a name that means nobody today may mean somebody tomorrow. */
+/* Grantees must be users of this server: a name that means no user today may mean one tomorrow. */
 static enum err
 check_grantees(struct request *q, const struct s3acl *acl)
 {
@@ -88,7 +88,7 @@ refuse_public_list(struct request *q, const struct map_bucket *b, const struct s
                : ERR_OK;
 }
 
-/* Who owns what this caller writes: the bucket's owner where the bucket says so, or where the caller is nobody. */
+/* Who owns what this caller writes: the bucket's owner where the bucket says so, or where the caller is no user. */
 static struct span
 writer_of(struct request *q, bool gives_to_owner)
 {

@@ -85,7 +85,8 @@ is_public(const struct map_bucket *b)
     struct s3acl *acl;
     bool by_list = false;
 
-    if (b->anonymous_read || (b->judged_by != NULL && s3policy_is_public(b->judged_by)))
+    if (b->anonymous_read ||
+        (b->parsed_policy != NULL && s3policy_is_public(b->parsed_policy)))
         return true;
     if (b->acl == NULL || (b->public_block & MAP_IGNORE_PUBLIC_ACLS) != 0)
         return false;

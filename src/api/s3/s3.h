@@ -179,7 +179,7 @@ enum err s3_missing(struct request *q, const struct object_version *v,
                     const struct object_info *info, enum err rc, const struct errbuf *eb);
 
 /* answers */
-/* `name` empty: nobody in particular. */
+/* `name` empty: no user in particular. */
 void s3_xml_owner(struct xml *x, struct span name);
 void s3_xml_initiator(struct xml *x, struct span name); /* of an upload, and its owner */
 /* <ChecksumCRC32>…</> and <ChecksumType>, where there is one. */

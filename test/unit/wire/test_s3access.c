@@ -11,7 +11,7 @@
     "</AccessControlList></AccessControlPolicy>"
 #define GRANT(grantee, permission)                                                       \
     "<Grant><Grantee>" grantee "</Grantee><Permission>" permission "</Permission></"     \
-                                                                   "Grant>"
+    "Grant>"
 
 static const struct {
     const char *doc;
@@ -78,7 +78,7 @@ test_canned(void)
 {
     static const struct {
         const char *name, *kept;
-        uint8_t owner, bucket_owner, other, nobody; /* permissions */
+        uint8_t owner, bucket_owner, other, unsigned_one; /* permissions */
     } rows[] = {
         {"private", "ann\n15 user:ann", 15, 0, 0, 0},
         {"public-read", "ann\n1 group:all\n15 user:ann", 15, 1, 1, 1},
@@ -99,7 +99,7 @@ test_canned(void)
         CHECK_U64(s3acl_permissions(acl, SPAN("ann"), false), rows[i].owner);
         CHECK_U64(s3acl_permissions(acl, SPAN("bob"), false), rows[i].bucket_owner);
         CHECK_U64(s3acl_permissions(acl, SPAN("eve"), false), rows[i].other);
-        CHECK_U64(s3acl_permissions(acl, (struct span){NULL, 0}, false), rows[i].nobody);
+        CHECK_U64(s3acl_permissions(acl, (struct span){NULL, 0}, false), rows[i].unsigned_one);
         CHECK_U64(s3acl_permissions(acl, SPAN("eve"), true), 0);
         CHECK(s3acl_is_public(acl) == (rows[i].other != 0));
     }
@@ -219,12 +219,12 @@ value_of(void *arg, struct span key, struct span *value)
     return false;
 }
 
-static const struct judgement {
+static const struct evaluation_row {
     const char *json;
     const char *user, *action, *key; /* user NULL: anonymous */
     const char *values[4];
     enum s3policy_verdict verdict;
-} judgements[] = {
+} evaluation_rows[] = {
     {POLICY(ST("Allow", ALL, "\"s3:GetObject\"", KEYS, "")),
      NULL,
      "s3:GetObject",
@@ -388,10 +388,10 @@ static const struct judgement {
 };
 
 static void
-test_judgements(void)
+test_evaluation_rows(void)
 {
-    for (size_t i = 0; i < ARRAY_LEN(judgements); i++) {
-        const struct judgement *j = &judgements[i];
+    for (size_t i = 0; i < ARRAY_LEN(evaluation_rows); i++) {
+        const struct evaluation_row *j = &evaluation_rows[i];
         struct errbuf eb = {{0}};
         struct s3policy *p = NULL;
         struct s3policy_request r = {.user = j->user != NULL ? span_of(j->user)
@@ -405,9 +405,9 @@ test_judgements(void)
         CHECK(s3policy_parse(span_of(j->json), SPAN("bkt"), &p, &eb) == ERR_OK);
         if (p == NULL)
             continue;
-        CHECK_U64(s3policy_judge(p, &r, false), j->verdict);
+        CHECK_U64(s3policy_evaluate(p, &r, false), j->verdict);
         /* With public statements ignored nothing is allowed that was not, and a Deny stays. */
-        CHECK((s3policy_judge(p, &r, true) == S3POLICY_DENY) ==
+        CHECK((s3policy_evaluate(p, &r, true) == S3POLICY_DENY) ==
               (j->verdict == S3POLICY_DENY));
         s3policy_free(&p);
     }
@@ -450,7 +450,7 @@ main(int argc, char **argv)
     RUN(test_canned);
     RUN(test_grant_headers);
     RUN(test_policies);
-    RUN(test_judgements);
+    RUN(test_evaluation_rows);
     RUN(test_what_is_public);
     return check_done();
 }

@@ -1,4 +1,4 @@
-/* Judging a request by a parsed policy. */
+/* Evaluating a request by a parsed policy. */
 #include <arpa/inet.h>
 #include <assert.h>
 #include <string.h>
@@ -206,8 +206,8 @@ s3policy_asks_tags(const struct s3policy *p)
 }
 
 enum s3policy_verdict
-s3policy_judge(const struct s3policy *p, const struct s3policy_request *r,
-               bool ignore_public)
+s3policy_evaluate(const struct s3policy *p, const struct s3policy_request *r,
+                  bool ignore_public)
 {
     enum s3policy_verdict verdict = S3POLICY_SILENT;
 
