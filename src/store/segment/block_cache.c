@@ -27,8 +27,8 @@
 #define CHANCES_MAX         64u  /* limit of those spared because they were read lately */
 #define WINDOW_SHARE                                                                     \
     4u /* of the pieces in it: so many reads of the disk are "of late" once it is full */
-#define MORE_SHARE    4u  /* of the memory, for pins of block_cache_get_more() */
-#define SEEK_MAX      64u /* extents visited for one that the kernel has yet to back */
+#define MORE_SHARE    4u   /* of the memory, for pins of block_cache_get_more() */
+#define SEEK_MAX      256u /* extents visited for one that the kernel has yet to back */
 #define RELEASE_BYTES MIB(8)
 #define HOLES         16u
 #define LOCK_TRIES    10000u
@@ -476,6 +476,15 @@ block_cache_spare(struct piece *p)
             READ_LATELY) != 0;
 }
 
+/* Is there fresh memory, and may the cache use it? Then evicting is only because none is near the hand. */
+static bool
+has_room(const struct block_cache *h)
+{
+    uint64_t held = block_cache_held(h);
+
+    return held + GROW_STEP < MIN(block_cache_target(h), h->size);
+}
+
 /* Moves the hand to fresh memory near it, so that growing displaces nothing. */
 static void
 seek_fresh(struct block_cache *h, uint64_t need)
@@ -562,7 +571,7 @@ make_place(struct block_cache *h, uint64_t need, bool grow, uint64_t *out)
             from = to = to + e.len;
             continue;
         }
-        if (p != NULL)
+        if (p != NULL && !has_room(h))
             atomic_store_explicit(&h->full, true, memory_order_relaxed);
         if (e.fresh)
             hold_extent(h, to, &e);
