@@ -243,7 +243,7 @@ def test_a_slow_disk_is_read_around(start_forebay, tmp_path):
 
 
 def test_what_moves_is_told_as_a_job(start_forebay, tmp_path):
-    """D6: changing copies is a job: listed, with progress, waited for; a kill in the middle of it, and it ends at the next start. So are drains."""
+    """D6, D10: changing copies is a job: listed, with progress, waited for; a kill in the middle of it, and it ends at the next start. So are drains."""
     (tmp_path / "b").mkdir()
     process = start_forebay("a", args=(str(tmp_path / "b"), "--set=disk.rebalance_rate=64KiB"))
     client = boto(process.endpoint, process.keys())

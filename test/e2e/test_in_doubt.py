@@ -1,4 +1,4 @@
-"""D6, V8: an in-doubt write (its answer never came): the remote is asked by a HEAD, and where it has that very version
+"""D11, V8: an in-doubt write (its answer never came): the remote is asked by a HEAD, and where it has that very version
 still no byte is fetched; where it does not answer no request waits for it twice; and what is in doubt is never shown unasked, whatever is written while the remote is asked. D7: who reads
 while it is written has the version that he began, whole.
 """

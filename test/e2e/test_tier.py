@@ -209,7 +209,7 @@ def test_many_that_come_at_once_do_not_find_the_same_room(start_forebay, remote)
 
 
 def test_pins_evict_and_the_budget_of_a_bucket(start_forebay, remote):
-    """D6: what is pinned stays when all the rest goes by hand, and when its bucket's budget is shrunk."""
+    """D11: what is pinned stays when all the rest goes by hand, and when its bucket's budget is shrunk."""
     objects = Counting(remote, 60, 300 * KIB)
     process = start(start_forebay, remote)
 

@@ -1,4 +1,4 @@
-"""T2, D6, D7, V3, V8: a server that dies as by kill -9 at a fault point (src/rt/point.h) of a cold GET, a chunk, an eviction, a prefetch, a revalidation
+"""T2, D7, D11, V3, V8: a server that dies as by kill -9 at a fault point (src/rt/point.h) of a cold GET, a chunk, an eviction, a prefetch, a revalidation
 or a write through gives out no wrong byte afterwards, and no old version of what it acknowledged or has shown in a newer one.
 
 The remote's own ledger decides: what each key has held, in order. A test goes from point to point over one data folder: each life looks at all keys, does

@@ -102,6 +102,12 @@ def test_every_promise_is_a_sentence_with_tests():
         check_tests_of("docs/promises.md", ident, tests)
 
 
+def test_every_promise_has_an_id_of_its_own():
+    ids = re.findall(r"(?m)^\*\*([A-Z][0-9]+)\.\*\*", (ROOT / "docs/promises.md").read_text())
+    assert len(ids) > 40
+    assert sorted({i for i in ids if ids.count(i) > 1}) == []
+
+
 def test_every_line_on_durability_names_a_test_that_exists():
     text = (ROOT / "docs/durability.md").read_text()
     rows = [line for line in text.split("## What the promises cover")[0].splitlines() if line.startswith("| ") and not line.startswith(("| operation", "| means"))]

@@ -115,14 +115,7 @@ bench(struct request *q)
     return ERR_OK;
 }
 
-static enum err
-home(struct request *q)
-{
-    answer_text(q, 200,
-                SPAN("Forebay\n/_/livez /_/readyz /_/metrics /_/stat /_/buckets /_/disks "
-                     "/_/users /_/jobs /_/trace\n"));
-    return ERR_OK;
-}
+static enum err home(struct request *q);
 
 static const struct page {
     enum http_method method;
@@ -161,6 +154,22 @@ static const struct page {
     {HTTP_METHOD_GET, "/_/bench/", true, NEED_ADMIN_ALL, bench},
     {HTTP_METHOD_GET, "/_/", false, NEED_ADMIN_ALL, home},
 };
+
+/* Every page that can be read. */
+static enum err
+home(struct request *q)
+{
+    struct buf text;
+
+    buf_init(&text, KIB(4));
+    buf_puts(&text, "Forebay\n");
+    for (size_t i = 0; i < ARRAY_LEN(pages); i++)
+        if (pages[i].method == HTTP_METHOD_GET && pages[i].run != home)
+            buf_printf(&text, "%s%s\n", pages[i].path, pages[i].below ? "..." : "");
+    answer_text(q, 200, buf_span(&text));
+    buf_fini(&text);
+    return ERR_OK;
+}
 
 static const struct page *
 admin_find_page(struct span path, enum http_method method)

@@ -1,6 +1,6 @@
 /* Eviction: the coldest segments of the class cached go, whole and for good; what was read, what is to stay, what has a
  * write of unknown outcome and what is native stays; the space comes back. Power cuts in the middle are sim_store_space's.
- * Protects D6 and V3 for evictions. */
+ * Protects D11 and V3 for evictions. */
 #include "world_damage.h"
 
 #define OBJECTS 300u
