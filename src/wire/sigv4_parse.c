@@ -230,6 +230,19 @@ take_absent_payload(struct sigv4_auth *auth, struct span method)
         hex_decode(EMPTY_SHA256, SHA256_HEX, auth->payload.sha256, SHA256_LEN);
 }
 
+/* The first sentences are AWS's; the rest says what to set. */
+static enum err
+not_version_2(struct fault *f)
+{
+    return fault_set(
+        f, S3_InvalidRequest,
+        "The authorization mechanism you have provided is not supported. "
+        "Please use AWS4-HMAC-SHA256. This is Signature Version 2: set "
+        "signature_version to s3v4 (boto3: Config(signature_version='s3v4'); "
+        "AWS CLI: aws configure set default.s3.signature_version s3v4), or "
+        "use forebay share");
+}
+
 static enum err
 sigv4_parse_header(const struct sigv4_request *req, struct span value, struct span region,
                    struct sigv4_auth *auth, struct fault *f)
@@ -242,6 +255,8 @@ sigv4_parse_header(const struct sigv4_request *req, struct span value, struct sp
     if (span_is(scheme, "AWS4-ECDSA-P256-SHA256"))
         return fault_set(f, S3_NotImplemented,
                          "AWS4-ECDSA-P256-SHA256 is not implemented");
+    if (span_is(scheme, "AWS"))
+        return not_version_2(f);
     if (!span_is(scheme, ALGORITHM))
         return fault_argument(f, "Authorization", value,
                               "Unsupported Authorization Type");
@@ -453,9 +468,7 @@ sigv4_parse(const struct sigv4_request *req, const struct query *q,
         return parse_query(req, q, opts->region, out, f);
     }
     if (query_has(q, "Signature") && query_has(q, "AWSAccessKeyId"))
-        return fault_set(f, S3_InvalidRequest,
-                         "The authorization mechanism you have provided is not "
-                         "supported. Please use AWS4-HMAC-SHA256.");
+        return not_version_2(f);
     return parse_anonymous(req, out, f);
 }
 

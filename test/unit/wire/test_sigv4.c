@@ -143,7 +143,7 @@ test_malformed_headers(void)
         enum s3_code code;
         const char *says;
     } rows[] = {
-        {"AWS AKID:signature", S3_InvalidArgument, "Unsupported Authorization Type"},
+        {"AWS AKID:signature", S3_InvalidRequest, "Signature Version 2"},
         {"Bearer abc", S3_InvalidArgument, "Unsupported Authorization Type"},
         {"AWS4-ECDSA-P256-SHA256 Credential=x", S3_NotImplemented, "not implemented"},
         {"AWS4-HMAC-SHA256", S3_AuthorizationHeaderMalformed,

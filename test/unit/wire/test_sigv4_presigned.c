@@ -129,7 +129,8 @@ test_malformed_presigned(void)
          "Invalid credential date"},
         {{"AWSAccessKeyId=a&Expires=1&Signature=b", "", "", "", "", ""},
          S3_InvalidRequest,
-         "Please use AWS4-HMAC-SHA256"},
+         "Please use AWS4-HMAC-SHA256. This is Signature Version 2: set "
+         "signature_version"},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
