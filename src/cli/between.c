@@ -105,7 +105,7 @@ pass_bytes(struct passing *p, struct s3_call *in, struct s3_call *out, struct di
         digest_add(md5, p->room, n);
         rc = s3_write(out, p->room, n, eb);
         *passed += n;
-        progress_bytes(&p->b->f->progress, n);
+        flow_bytes(p->b->f, n);
     }
     return rc;
 }

@@ -18,7 +18,8 @@
         {"restart", 0, NULL, "start large transfers from the beginning", false},         \
         {"no-follow", 0, NULL, "skip symbolic links of a local source", false},          \
         {"latest", 0, NULL, "attached buckets: revalidate at the remote first", false},  \
-        TO_FLAGS, SELECT_FLAGS, PARALLEL_FLAG, SESSION_FLAGS,                            \
+        TO_FLAGS, PUT_HEADER_FLAGS, RATE_FLAG, PICK_FLAGS, SELECT_FLAGS, PARALLEL_FLAG,  \
+        SESSION_FLAGS,                                                                   \
     {                                                                                    \
         NULL, 0, NULL, NULL, false                                                       \
     }
@@ -28,6 +29,8 @@ static const char more[] = "With -r everything below a source is copied into DES
                            "an interrupted one. docs/cli.md, \"Transfers\".";
 static const char *const examples[] = {
     "forebay cp big.tar s3://train/",
+    "forebay cp labels.json s3://train/ --metadata run=7 --tag stage=final",
+    "forebay cp -r s3://logs ./logs --newer-than 7d --bwlimit 20MiB",
     "forebay cp -r ./images s3://train/images",
     "forebay cp 's3://train/shard-{000..099}.tar' .",
     "forebay cp 's3://train/**.jpg' /data/ --exclude 'tmp*'",
@@ -101,6 +104,7 @@ struct plan {
     bool many, claims_on, probed;
     char *dest_bucket; /* owned */
     struct attached attached;
+    struct put_headers headers; /* owned */
 };
 
 static bool
@@ -292,6 +296,18 @@ cp_one_name(struct plan *p, const char *text, struct errbuf *eb)
                        "--to-endpoint-url and --to-profile are for copies from server to "
                        "server; --endpoint-url names the one of \"%s\"",
                        from.remote ? text : p->to);
+    if (p->headers.count > 0 && from.remote)
+        return err_set(
+            eb, ERR_BAD_REQUEST,
+            "\"%s\": --content-type, --metadata and --tag are for files that go "
+            "up; forebay tag changes the tags of an object",
+            text);
+    if (p->select.pick.any && !from.remote && !p->recursive)
+        return err_set(
+            eb, ERR_BAD_REQUEST,
+            "\"%s\": --newer-than, --older-than, --larger and --smaller choose "
+            "among what -r or a pattern finds",
+            text);
     if (from.remote && from.key.len == 0 && !p->recursive)
         return err_set(eb, ERR_BAD_REQUEST, "\"%s\" names a bucket; -r copies all of it",
                        text);
@@ -478,15 +494,22 @@ cp_act(struct session *s)
         .again = "repeat the command to resume large transfers; forebay sync skips "
                  "what is already there"};
     if (select_init(&p.select, s, p.recursive ? WALK_BELOW : WALK_ONE, &s->eb) !=
-        ERR_OK) {
+            ERR_OK ||
+        select_pick(&p.select, &s->eb) != ERR_OK ||
+        put_headers_init(&p.headers, a, &s->eb) != ERR_OK ||
+        flow_limit_rate(f, &s->eb) != ERR_OK) {
+        put_headers_fini(&p.headers);
         free(f);
         return cli_usage(&s->eb, a->verb);
     }
+    f->put_headers = &p.headers;
     p.select.walk.no_follow = args_has(a, "no-follow");
     p.select.must = moves ? "moves" : "copies";
     code = flow_run(f);
     claims_fini(&p.claims);
     attached_fini(&p.attached);
+    put_headers_fini(&p.headers);
+    pace_drop(&f->pace);
     free(p.dest_bucket);
     free(f);
     return code;

@@ -122,7 +122,8 @@ look_at_disks(struct doctor *d, const json_t *stat)
     (void)num_size_text(left, size);
     if (json_get_u64(disk, "open_bytes") > 0)
         snprintf(begun, sizeof begun,
-                 "; %s are in unfinished uploads: repeat their commands or abort them",
+                 "; %s are in unfinished uploads: repeat their commands, or forebay rm "
+                 "--uploads",
                  num_size_text(json_get_u64(disk, "open_bytes"), parts));
     if (left < total / 100 * LITTLE_LEFT)
         doctor_tell(d, "space",

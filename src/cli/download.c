@@ -49,7 +49,7 @@ download_receive(struct getting *g, struct s3_call *call, struct s3_failure *f,
         if (!small)
             rc = files_part_write(&g->part, g->at, to, n, eb);
         g->at += n;
-        progress_bytes(&g->f->progress, n);
+        flow_bytes(g->f, n);
     }
     return rc;
 }
@@ -141,7 +141,7 @@ to_stdout(void *arg, const char *at, size_t len, struct errbuf *eb)
 {
     struct flow *f = arg;
 
-    progress_bytes(&f->progress, len);
+    flow_bytes(f, len);
     return transfer_to_stdout(NULL, at, len, eb);
 }
 

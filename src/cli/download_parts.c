@@ -134,7 +134,7 @@ range_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
         if (rc != ERR_OK)
             break;
         at += n;
-        progress_bytes(&r->f->progress, n);
+        flow_bytes(r->f, n);
         count_blocks(j, at);
     }
     s3_end(&call);

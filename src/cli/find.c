@@ -8,7 +8,6 @@
 #include "base/num.h"
 #include "cli/output.h"
 #include "cli/select.h"
-#include "rt/time.h"
 #include "wire/json.h"
 
 /* ---- find ---- */
@@ -16,10 +15,9 @@
 static const struct flag find_flags[] = {
     {"name", 0, "GLOB", "the last part of the name matches", false},
     {"path", 0, "GLOB", "the name below the place matches", false},
-    {"larger", 0, "SIZE", "more bytes than that", false},
-    {"smaller", 0, "SIZE", "fewer bytes than that", false},
-    {"older", 0, "TIME", "changed longer ago: 36h, 7d", false},
-    {"newer", 0, "TIME", "changed since", false},
+    PICK_FLAGS,
+    {"older", 0, "TIME", "the same as --older-than", false},
+    {"newer", 0, "TIME", "the same as --newer-than", false},
     {"print0", 0, NULL, "names end in a NUL, for xargs -0", false},
     {"long", 'l', NULL, "with time and size", false},
     SELECT_FLAGS,
@@ -41,9 +39,7 @@ struct finding {
     struct session *s;
     struct select select;
     const char *name, *path;
-    uint64_t larger, smaller;
-    int64_t older_ms, newer_ms; /* since 1970; 0: no limit */
-    bool has_larger, null, all;
+    bool null, all;
     uint64_t count;
     struct arena *a;
     struct buf text;
@@ -58,10 +54,7 @@ is_wanted(const struct finding *x, const struct found *e)
         slash != NULL ? span_from(e->name, (size_t)(slash - e->name.at) + 1) : e->name;
 
     return (x->name == NULL || glob_match(span_of(x->name), base)) &&
-           (x->path == NULL || glob_match(span_of(x->path), e->name)) &&
-           (!x->has_larger || e->size > x->larger) && e->size < x->smaller &&
-           (x->older_ms == 0 || e->mtime_ms < x->older_ms) &&
-           (x->newer_ms == 0 || e->mtime_ms > x->newer_ms);
+           (x->path == NULL || glob_match(span_of(x->path), e->name));
 }
 
 static void
@@ -118,33 +111,6 @@ find_on_found(void *arg, const struct place *p, const struct found *e, struct er
     return output_check(eb);
 }
 
-static enum err
-take_size(const struct args *a, const char *flag, uint64_t *out, struct errbuf *eb)
-{
-    const char *text = args_value(a, flag);
-    enum err rc = text != NULL ? num_size(span_of(text), out, eb) : ERR_OK;
-
-    if (rc != ERR_OK)
-        err_prefix(eb, "--%s", flag);
-    return rc;
-}
-
-static enum err
-take_age(const struct args *a, const char *flag, int64_t *out, struct errbuf *eb)
-{
-    const char *text = args_value(a, flag);
-    uint64_t ms = 0;
-    enum err rc;
-
-    if (text == NULL)
-        return ERR_OK;
-    rc = num_duration_ms(span_of(text), &ms, eb);
-    if (rc != ERR_OK)
-        err_prefix(eb, "--%s", flag);
-    *out = MAX((int64_t)(rt_wall_ns() / 1000000u) - (int64_t)ms, 1);
-    return rc;
-}
-
 static enum exit_code
 find_find(struct session *s)
 {
@@ -152,20 +118,12 @@ find_find(struct session *s)
     struct finding x = {.s = s,
                         .name = args_value(a, "name"),
                         .path = args_value(a, "path"),
-                        .smaller = UINT64_MAX,
-                        .has_larger = args_value(a, "larger") != NULL,
                         .null = args_has(a, "print0"),
                         .all = args_has(a, "long")};
     enum err rc = select_init(&x.select, s, WALK_BELOW, &s->eb);
 
     if (rc == ERR_OK)
-        rc = take_size(a, "larger", &x.larger, &s->eb);
-    if (rc == ERR_OK)
-        rc = take_size(a, "smaller", &x.smaller, &s->eb);
-    if (rc == ERR_OK)
-        rc = take_age(a, "older", &x.older_ms, &s->eb);
-    if (rc == ERR_OK)
-        rc = take_age(a, "newer", &x.newer_ms, &s->eb);
+        rc = select_pick(&x.select, &s->eb);
     if (rc == ERR_OK && a->count == 0 && args_value(a, "from-file") == NULL)
         rc = err_set(&s->eb, ERR_BAD_REQUEST, "find needs a place: s3://BUCKET");
     if (rc != ERR_OK)
@@ -198,6 +156,7 @@ const struct cli_verb cli_find = {&find_verb, run_find};
 static const struct flag du_flags[] = {
     {"depth", 'd', "N", "a line for each folder so deep; 0 unless given", false},
     {"human", 'h', NULL, "sizes for people", false},
+    PICK_FLAGS,
     SELECT_FLAGS,
     SESSION_FLAGS,
     {NULL, 0, NULL, NULL, false},
@@ -327,6 +286,8 @@ du(struct session *s)
     struct counting c = {.s = s};
     enum err rc = select_init(&c.select, s, WALK_BELOW, &s->eb);
 
+    if (rc == ERR_OK)
+        rc = select_pick(&c.select, &s->eb);
     if (rc == ERR_OK && depth != NULL && num_u64(span_of(depth), &c.depth) != ERR_OK)
         rc = err_set(&s->eb, ERR_BAD_REQUEST, "--depth \"%s\": expected a number", depth);
     if (rc != ERR_OK)

@@ -92,6 +92,39 @@ flow_try(struct flow *f, flow_attempt *attempt, void *arg, struct errbuf *eb)
     return rt_cancelled() && rc != ERR_OK ? ERR_CANCELLED : rc;
 }
 
+/* ---- a limited rate ---- */
+
+void
+flow_bytes(struct flow *f, uint64_t bytes)
+{
+    uint64_t now, due;
+
+    progress_bytes(&f->progress, bytes);
+    if (f->pace == NULL)
+        return;
+    now = rt_now_ns();
+    due = pace_spent(f->pace, now, bytes);
+    if (due > now)
+        (void)!rt_sleep_ms((due - now) / 1000000u +
+                           1); /* cancelled: the next call says so */
+}
+
+enum err
+flow_limit_rate(struct flow *f, struct errbuf *eb)
+{
+    const char *text = args_value(f->s->args, "bwlimit");
+    uint64_t rate = 0;
+    enum err rc = text != NULL ? num_size(span_of(text), &rate, eb) : ERR_OK;
+
+    if (rc == ERR_OK && text != NULL && rate < KIB(1))
+        rc = err_set(eb, ERR_BAD_REQUEST, "\"%s\": at least 1KiB a second", text);
+    if (rc != ERR_OK)
+        err_prefix(eb, "--bwlimit");
+    else if (rate > 0)
+        f->pace = pace_new(rate);
+    return rc;
+}
+
 /* ---- items ---- */
 
 static const char *

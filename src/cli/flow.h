@@ -8,7 +8,9 @@
  * Fibers of one loop.
  */
 #pragma once
+#include "base/pace.h"
 #include "cli/lanes.h"
+#include "cli/put_headers.h"
 #include "cli/session.h"
 #include "rt/sync.h"
 
@@ -50,6 +52,8 @@ struct flow {
     bool dry;                /* act() changes nothing: told as "would ..." */
     void (*drop)(void *own); /* of items; NULL: they own nothing */
     enum { FLOW_TAGS_TOO, FLOW_TAGS_NONE } tags; /* of copies that pass through here */
+    const struct put_headers *put_headers; /* of what goes up; NULL: none were given */
+    struct pace *pace; /* --bwlimit; owned by the verb; NULL: no limit */
     const char *again; /* what Ctrl-C advises; NULL: the same command again */
 
     /* Anybody may read. */
@@ -77,6 +81,15 @@ enum err flow_add(struct flow *f, const struct item *it, struct errbuf *eb) MUST
 /* Told as a failure; the flow goes on. */
 void flow_fail(struct flow *f, const char *what, enum err rc, const struct errbuf *eb);
 void flow_notice(struct flow *f, const char *what, const char *why);
+
+/* Counts bytes that went up or down, and waits for --bwlimit. May switch. */
+void flow_bytes(struct flow *f, uint64_t bytes);
+/* Of a verb that has the flag --bwlimit: ERR_BAD_REQUEST for a rate that is none. */
+enum err flow_limit_rate(struct flow *f, struct errbuf *eb) MUST_CHECK;
+#define RATE_FLAG                                                                        \
+    {                                                                                    \
+        "bwlimit", 0, "RATE", "at most so many bytes a second: 10MiB", false             \
+    }
 
 typedef enum err flow_attempt(void *arg, struct s3_failure *f, struct errbuf *eb);
 enum err flow_try(struct flow *f, flow_attempt *attempt, void *arg,

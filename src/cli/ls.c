@@ -9,6 +9,8 @@
 #include "cli/here.h"
 #include "cli/output.h"
 #include "cli/select.h"
+#include "cli/uploads.h"
+#include "cli/versions.h"
 #include "wire/json.h"
 
 static const struct flag flags[] = {
@@ -18,17 +20,24 @@ static const struct flag flags[] = {
     {"human", 'h', NULL, "sizes for people", false},
     {"cached", 'c', NULL, "show which objects are cached (Forebay server)", false},
     {"summarize", 0, NULL, "count and total at the end", false},
+    {"versions", 0, NULL, "every version, with its id", false},
+    {"uploads", 0, NULL, "unfinished uploads in parts", false},
+    PICK_FLAGS,
     SELECT_FLAGS,
     SESSION_FLAGS,
     {NULL, 0, NULL, NULL, false},
 };
-static const char *const examples[] = {"forebay ls",
-                                       "forebay ls s3://train/images/",
-                                       "forebay ls -r s3://train --json",
-                                       "forebay ls -rc s3://train",
-                                       "forebay ls --tree -h s3://train",
-                                       "forebay ls 's3://train/shard-00*.tar'",
-                                       NULL};
+static const char *const examples[] = {
+    "forebay ls",
+    "forebay ls s3://train/images/",
+    "forebay ls -r s3://train --json",
+    "forebay ls -rc s3://train",
+    "forebay ls --tree -h s3://train",
+    "forebay ls 's3://train/shard-00*.tar'",
+    "forebay ls -r s3://train --larger 1GiB --older-than 30d",
+    "forebay ls --versions s3://train/labels.json",
+    "forebay ls --uploads s3://train",
+    NULL};
 static const struct verb verb = {
     .name = "ls",
     .summary = "list buckets, or the objects of one",
@@ -287,6 +296,8 @@ ls_act(struct session *s)
         &s->eb);
 
     if (rc == ERR_OK)
+        rc = select_pick(&l.select, &s->eb);
+    if (rc == ERR_OK)
         rc = check_names(a, &s->eb);
     if (rc != ERR_OK)
         return cli_usage(&s->eb, a->verb);
@@ -317,6 +328,10 @@ ls_act(struct session *s)
 static enum exit_code
 ls_run(const struct args *a)
 {
-    return session_run(a, ls_act, NULL);
+    return session_run(a,
+                       args_has(a, "versions")  ? versions_ls
+                       : args_has(a, "uploads") ? uploads_ls
+                                                : ls_act,
+                       NULL);
 }
 const struct cli_verb cli_ls = {&verb, ls_run};

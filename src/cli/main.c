@@ -21,7 +21,7 @@ static const struct cli_verb *const verbs[] = {
     &cli_share,      &cli_version, &cli_backup, &cli_restore, &cli_prefetch, &cli_jobs,
     &cli_wait,       &cli_cancel,  &cli_batch,  &cli_top,     &cli_trace,    &cli_explain,
     &cli_completion, &cli_man,     &cli_pin,    &cli_unpin,   &cli_evict,    &cli_secrets,
-    &cli_ping,       &cli_ready,   &cli_doctor, NULL,
+    &cli_ping,       &cli_ready,   &cli_doctor, &cli_tag,     &cli_undo,     NULL,
 };
 
 /* Verbs of two words: the first one names the group. */

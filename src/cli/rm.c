@@ -8,20 +8,29 @@
 #include "cli/missing.h"
 #include "cli/remove.h"
 #include "cli/select.h"
+#include "cli/uploads.h"
+#include "cli/versions.h"
 
 static const struct flag flags[] = {
     {"recursive", 'r', NULL, "what is below the name", false},
     {"dry-run", 'n', NULL, "print what would be deleted, change nothing", false},
     {"yes", 'y', NULL, "do not ask", false},
+    {"version", 0, "ID", "this version of one object, for ever", false},
+    {"uploads", 0, NULL, "abort unfinished uploads, no objects", false},
+    PICK_FLAGS,
     SELECT_FLAGS,
     PARALLEL_FLAG,
     SESSION_FLAGS,
     {NULL, 0, NULL, NULL, false},
 };
 static const char *const examples[] = {
-    "forebay rm s3://train/old.tar", "forebay rm -r --yes s3://train/tmp/",
+    "forebay rm s3://train/old.tar",
+    "forebay rm -r --yes s3://train/tmp/",
     "forebay rm --yes 's3://train/shard-*.tmp'",
-    "forebay find s3://b --older 30d -o name | forebay rm --yes --from-file -", NULL};
+    "forebay rm -r --yes s3://train/tmp/ --older-than 30d",
+    "forebay rm --uploads --older-than 7d s3://train",
+    "forebay find s3://b --older 30d -o name | forebay rm --yes --from-file -",
+    NULL};
 static const struct verb verb = {
     .name = "rm",
     .summary = "delete objects",
@@ -160,13 +169,15 @@ rm_is_many(const struct session *s)
 static enum err
 rm_agree(struct removal *r, struct session *s)
 {
-    char size[NUM_SIZE_TEXT];
+    char size[NUM_SIZE_TEXT], which[PICK_TEXT];
     enum err rc;
 
     if (args_has(s->args, "yes") || args_has(s->args, "dry-run") || !rm_is_many(s))
         return ERR_OK;
     if (args_value(s->args, "from-file") != NULL)
-        return select_agreed(s, &s->eb, "delete all that --from-file names");
+        return select_agreed(s, &s->eb, "delete all that --from-file names%s%s",
+                             pick_text(s->args, which)[0] != '\0' ? " and that is " : "",
+                             which);
     rc = select_all(&r->select, s->args->count, rm_count, r, &s->eb);
     if (rc == ERR_OK)
         rc = session_all_listed(s);
@@ -175,9 +186,10 @@ rm_agree(struct removal *r, struct session *s)
     if (r->count == 0)
         return ERR_OK;
     r->remover.attached.asked = true;
-    return select_agreed(s, &s->eb, "delete %" PRIu64 " object%s, %s%s%s", r->count,
-                         r->count == 1 ? "" : "s", num_size_text(r->bytes, size),
-                         r->remotes[0] != '\0' ? "," : "", r->remotes);
+    return select_agreed(
+        s, &s->eb, "delete %" PRIu64 " object%s%s%s, %s%s%s", r->count,
+        r->count == 1 ? "" : "s", pick_text(s->args, which)[0] != '\0' ? " " : "", which,
+        num_size_text(r->bytes, size), r->remotes[0] != '\0' ? "," : "", r->remotes);
 }
 
 static enum exit_code
@@ -193,6 +205,8 @@ rm_act(struct session *s)
     enum err rc = select_init(&r.select, s,
                               args_has(a, "recursive") ? WALK_BELOW : WALK_ONE, &s->eb);
 
+    if (rc == ERR_OK)
+        rc = select_pick(&r.select, &s->eb);
     if (rc == ERR_OK && a->count == 0 && args_value(a, "from-file") == NULL)
         rc = err_set(&s->eb, ERR_BAD_REQUEST, "rm wants s3://BUCKET/KEY");
     r.select.must = "deletes";
@@ -224,6 +238,10 @@ rm_act(struct session *s)
 static enum exit_code
 rm_run(const struct args *a)
 {
-    return session_run(a, rm_act, NULL);
+    return session_run(a,
+                       args_value(a, "version") != NULL ? versions_rm
+                       : args_has(a, "uploads")         ? uploads_rm
+                                                        : rm_act,
+                       NULL);
 }
 const struct cli_verb cli_rm = {&verb, rm_run};

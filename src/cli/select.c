@@ -38,6 +38,15 @@ select_init(struct select *sel, struct session *s, enum walk_how how, struct err
     return ERR_OK;
 }
 
+enum err
+select_pick(struct select *sel, struct errbuf *eb)
+{
+    enum err rc = pick_init(&sel->pick, sel->s->args, eb);
+
+    sel->walk.look = sel->walk.look || sel->pick.any;
+    return rc;
+}
+
 struct naming {
     struct select *sel;
     select_on *on_name;
@@ -145,7 +154,8 @@ select_walk(struct select *sel, const char *text, select_found *on_found, void *
         if (rc != ERR_OK || e == NULL)
             break;
         any = true;
-        rc = on_found(arg, &p, e, eb);
+        if (pick_wants(&sel->pick, e))
+            rc = on_found(arg, &p, e, eb);
     }
     if (rc == ERR_OK && !any && p.remote && !sel->walk.literal && glob_is(p.key))
         rc = err_set(eb, ERR_NOT_FOUND, "nothing matches \"%s\"", text);

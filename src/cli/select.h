@@ -1,5 +1,6 @@
 /* select: the flags by which a verb chooses among names, and the names that its arguments and --from-file give. */
 #pragma once
+#include "cli/pick.h"
 #include "cli/walk.h"
 
 #define SELECT_FLAGS                                                                     \
@@ -21,12 +22,16 @@
 struct select {
     struct session *s;
     struct walk_options walk;
+    struct pick pick; /* of verbs with PICK_FLAGS: select_pick() */
     const char *globs[2][64];
     const char *
         must; /* WALK_BELOW of a key that has nothing below it is ERR_NOT_FOUND; what the verb does: "copies". NULL: empty */
 };
 enum err select_init(struct select *sel, struct session *s, enum walk_how how,
                      struct errbuf *eb) MUST_CHECK;
+
+/* Of a verb with PICK_FLAGS, after select_init(): leaves out what they do not choose. */
+enum err select_pick(struct select *sel, struct errbuf *eb) MUST_CHECK;
 
 typedef enum err select_on(void *arg, const char *text, struct errbuf *eb);
 /* The first `count` arguments and the lines of --from-file, braces of remote ones opened. May switch. */

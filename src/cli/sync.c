@@ -24,6 +24,7 @@ static const struct flag flags[] = {
     {"no-follow", 0, NULL, "skip symbolic links of a local source", false},
     TO_FLAGS,
     SELECT_FLAGS,
+    RATE_FLAG,
     PARALLEL_FLAG,
     SESSION_FLAGS,
     {NULL, 0, NULL, NULL, false},
@@ -415,8 +416,12 @@ sync_act(struct session *s)
                          .tags = args_has(s->args, "no-tags") ? FLOW_TAGS_NONE
                                                               : FLOW_TAGS_TOO,
                          .again = "repeat the command to resume"};
-    code = flow_run(y.f);
-    if (y.del)
+    if (flow_limit_rate(y.f, &s->eb) != ERR_OK)
+        code = cli_usage(&s->eb, s->args->verb);
+    else
+        code = flow_run(y.f);
+    pace_drop(&y.f->pace);
+    if (y.del && code != EXIT_USAGE)
         code = maybe_remove(&y, code);
     if (y.gone != NULL)
         fclose(y.gone);

@@ -79,7 +79,7 @@ upload_send_body(struct putting *p, struct s3_call *call, struct md5 *md5, uint6
             lanes_add(&p->f->lanes, md5, at, n);
         rc = s3_write(call, at, n, eb);
         *sent += n;
-        progress_bytes(&p->f->progress, n);
+        flow_bytes(p->f, n);
     }
     return rc;
 }
@@ -139,15 +139,15 @@ up_small(struct flow *f, const struct item *it, const struct files_file *file,
          struct errbuf *eb)
 {
     struct arena *a = arena_new(KIB(4), MIB(1));
-    const char *type = transfer_type(it->from);
-    struct s3_header headers[1] = {{SPAN("content-type"), span_of(type)}};
+    struct s3_header headers[PUT_HEADERS_MAX];
     char md5[BASE64_LEN(16) + 1];
-    struct s3_put put = {.bucket = span_of(it->to_bucket),
-                         .key = span_of(it->to),
-                         .size = file->size,
-                         .headers = headers,
-                         .header_count = type != NULL,
-                         .md5_base64 = md5};
+    struct s3_put put = {
+        .bucket = span_of(it->to_bucket),
+        .key = span_of(it->to),
+        .size = file->size,
+        .headers = headers,
+        .header_count = put_headers_of(f->put_headers, transfer_type(it->from), headers),
+        .md5_base64 = md5};
     struct transfer_piece from = {.bytes = file->bytes, .md5 = file->md5};
     struct span etag;
     enum err rc;
@@ -163,13 +163,13 @@ up_medium(struct flow *f, const struct item *it, struct files_file *file,
           struct errbuf *eb)
 {
     struct arena *a = arena_new(KIB(4), MIB(1));
-    const char *type = transfer_type(it->from);
-    struct s3_header headers[1] = {{SPAN("content-type"), span_of(type)}};
-    struct s3_put put = {.bucket = span_of(it->to_bucket),
-                         .key = span_of(it->to),
-                         .size = file->size,
-                         .headers = headers,
-                         .header_count = type != NULL};
+    struct s3_header headers[PUT_HEADERS_MAX];
+    struct s3_put put = {
+        .bucket = span_of(it->to_bucket),
+        .key = span_of(it->to),
+        .size = file->size,
+        .headers = headers,
+        .header_count = put_headers_of(f->put_headers, transfer_type(it->from), headers)};
     struct transfer_piece from = {.file = file};
     struct span etag;
     enum err rc = transfer_put(f, &put, &from, a, &etag, eb);
@@ -238,9 +238,11 @@ static enum err
 upload_begin_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
 {
     struct gather *g = arg;
+    struct s3_header headers[PUT_HEADERS_MAX];
 
     return s3_upload_begin(g->f->s->s3, span_of(g->it->to_bucket), span_of(g->it->to),
-                           NULL, 0, g->a, &g->upload_id, f, eb);
+                           headers, put_headers_of(g->f->put_headers, NULL, headers),
+                           g->a, &g->upload_id, f, eb);
 }
 
 static enum err
@@ -256,14 +258,18 @@ upload_end_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
 static enum err
 send_gathered(struct gather *g, const struct read_job *j, struct errbuf *eb)
 {
+    struct s3_header headers[PUT_HEADERS_MAX];
     struct s3_put put = {
         .bucket = span_of(g->it->to_bucket), .key = span_of(g->it->to), .size = j->len};
     struct transfer_piece from = {.bytes = j->at};
     struct span etag;
     enum err rc = ERR_OK;
 
-    if (g->upload_id.len == 0 && j->len < j->room) /* all of it fits one PUT */
+    if (g->upload_id.len == 0 && j->len < j->room) { /* all of it fits one PUT */
+        put.headers = headers;
+        put.header_count = put_headers_of(g->f->put_headers, NULL, headers);
         return transfer_put(g->f, &put, &from, g->a, &etag, eb);
+    }
     if (g->upload_id.len == 0)
         rc = flow_try(g->f, upload_begin_attempt, g, eb);
     if (rc != ERR_OK || (j->len == 0 && g->count > 0))

@@ -89,11 +89,12 @@ static enum err
 upload_parts_begin_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
 {
     struct parts *w = arg;
-    const char *type = transfer_type(w->it->from);
-    struct s3_header headers[1] = {{SPAN("content-type"), span_of(type)}};
+    struct s3_header headers[PUT_HEADERS_MAX];
+    uint32_t count =
+        put_headers_of(w->f->put_headers, transfer_type(w->it->from), headers);
 
     return s3_upload_begin(w->f->s->s3, span_of(w->it->to_bucket), span_of(w->it->to),
-                           headers, type != NULL, w->a, &w->upload_id, f, eb);
+                           headers, count, w->a, &w->upload_id, f, eb);
 }
 
 static enum err
@@ -150,7 +151,13 @@ begin_anew(struct parts *w)
 static enum err
 upload_parts_begin(struct parts *w)
 {
-    const char *names[] = {w->f->s->endpoint, w->it->to_bucket, w->it->to, w->it->from,
+    /* An upload that began with other headers is another one. */
+    const struct put_headers *given = w->f->put_headers;
+    const char *names[] = {w->f->s->endpoint,
+                           w->it->to_bucket,
+                           w->it->to,
+                           w->it->from,
+                           given != NULL && given->count > 0 ? given->text : NULL,
                            NULL};
     char *real = realpath(w->it->from, NULL);
     enum err rc = ERR_NO_UPLOAD;

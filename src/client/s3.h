@@ -294,6 +294,23 @@ enum err s3_part_list(struct s3_client *c, struct span bucket, struct span key,
                       struct arena *a, struct s3_part_page *out, struct s3_failure *f,
                       struct errbuf *eb) MUST_CHECK;
 
+/* Versions of the keys that begin with a prefix. The page lies in the arena. */
+struct s3_version_list {
+    struct span prefix, key_marker, id_marker;
+};
+enum err s3_version_list(struct s3_client *c, struct span bucket,
+                         const struct s3_version_list *l, struct arena *a,
+                         struct s3xml_version_list *out, struct s3_failure *f,
+                         struct errbuf *eb) MUST_CHECK;
+/* Deletes one version, or one delete marker, for ever. */
+enum err s3_version_delete(struct s3_client *c, struct span bucket, struct span key,
+                           struct span version, struct s3_failure *f,
+                           struct errbuf *eb) MUST_CHECK;
+/* Copies an older version onto its key: it becomes the latest one, the others stay. */
+enum err s3_version_restore(struct s3_client *c, struct span bucket, struct span key,
+                            struct span version, struct s3_failure *f,
+                            struct errbuf *eb) MUST_CHECK;
+
 /* Any other signed request with small bodies. For our own pages under /_/ and rare operations. */
 struct s3_request {
     const char *method;

@@ -161,6 +161,24 @@ struct s3xml_upload_list {
 enum err s3xml_uploads_parse(struct span doc, struct arena *a,
                              struct s3xml_upload_list *out, struct errbuf *eb) MUST_CHECK;
 
+/* ListVersionsResult; with EncodingType url the keys here are decoded. */
+struct s3xml_version_entry {
+    struct span key, version_id;
+    struct span etag; /* without quotes; a delete marker has none, and no size */
+    uint64_t size;
+    int64_t mtime_ms;
+    bool is_latest, is_marker;
+};
+struct s3xml_version_list {
+    struct s3xml_version_entry *entries; /* in the order of the document */
+    size_t count;
+    bool truncated;
+    struct span next_key, next_id;
+};
+enum err s3xml_versions_parse(struct span doc, struct arena *a,
+                              struct s3xml_version_list *out,
+                              struct errbuf *eb) MUST_CHECK;
+
 /* DeleteResult of DeleteObjects. */
 struct s3xml_delete_result {
     struct s3xml_delete_failure {

@@ -161,6 +161,20 @@ uploads(struct span doc, struct arena *a)
         assert(l.entries[i].is_prefix || l.entries[i].upload_id.len > 0);
 }
 
+static void
+versions(struct span doc, struct arena *a)
+{
+    struct s3xml_version_list l;
+    struct errbuf eb = {0};
+
+    if (s3xml_versions_parse(doc, a, &l, &eb) != ERR_OK) {
+        assert(eb.text[0] != '\0');
+        return;
+    }
+    for (size_t i = 0; i < l.count; i++)
+        assert(l.entries[i].key.len > 0 && l.entries[i].version_id.len > 0);
+}
+
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -190,6 +204,9 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         break;
     case 5:
         uploads(doc, a);
+        break;
+    case 6:
+        versions(doc, a);
         break;
     default:
         if (s3xml_create_bucket_parse(doc, a, &location, NULL) != ERR_OK)

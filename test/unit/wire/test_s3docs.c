@@ -1,5 +1,6 @@
 /* Documents and headers of tags, versioning, conditional deletes and lists of uploads: what is taken, what is refused and
  * in which words. */
+#include "base/mem.h"
 #include "check.h"
 #include "wire/s3tags.h"
 #include "wire/s3xml.h"
@@ -191,6 +192,50 @@ test_a_list_of_uploads(void)
                               arena, &l, &eb) != ERR_OK);
 }
 
+/* ---- versions ---- */
+
+static void
+test_a_list_of_versions(void)
+{
+    static const char doc[] =
+        "<ListVersionsResult><EncodingType>url</EncodingType><IsTruncated>true</"
+        "IsTruncated>"
+        "<NextKeyMarker>d%2Fe</NextKeyMarker><NextVersionIdMarker>7</NextVersionIdMarker>"
+        "<DeleteMarker><Key>a+b%2Fc</Key><VersionId>m</VersionId><IsLatest>true</"
+        "IsLatest>"
+        "<LastModified>2026-11-21T00:00:01.000Z</LastModified></DeleteMarker>"
+        "<Version><Key>a+b%2Fc</Key><VersionId>v</VersionId><IsLatest>false</IsLatest>"
+        "<ETag>&quot;0123&quot;</ETag><Size>17</Size><Owner><ID>x</ID></Owner></Version>"
+        "</ListVersionsResult>";
+    static const char *const bad[] = {
+        "<ListVersionsResult><Version><Key>a</Key></Version></ListVersionsResult>",
+        "<ListVersionsResult><Version><VersionId>a</VersionId></Version>"
+        "</ListVersionsResult>",
+        "<ListVersionsResult><Version><Key>a</Key><VersionId>1</VersionId><Size>x</Size>"
+        "</Version></ListVersionsResult>",
+        "<ListVersionsResult><EncodingType>url</EncodingType><Version><Key>%4</Key>"
+        "<VersionId>1</VersionId></Version></ListVersionsResult>",
+        "<ListBucketResult></ListBucketResult>",
+        "<ListVersionsResult><Version>",
+    };
+    struct s3xml_version_list l;
+    struct errbuf eb = {0};
+
+    REQUIRE(s3xml_versions_parse(SPAN(doc), arena, &l, &eb) == ERR_OK && l.count == 2);
+    CHECK(l.truncated && span_is(l.next_key, "d/e") && span_is(l.next_id, "7"));
+    CHECK(l.entries[0].is_marker && l.entries[0].is_latest);
+    CHECK(span_is(l.entries[0].key, "a b/c") && span_is(l.entries[0].version_id, "m"));
+    CHECK(l.entries[0].mtime_ms == 1795219201000);
+    CHECK(!l.entries[1].is_marker && !l.entries[1].is_latest);
+    CHECK(span_is(l.entries[1].etag, "0123"));
+    CHECK_U64(l.entries[1].size, 17);
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        eb.text[0] = '\0';
+        CHECK(s3xml_versions_parse(span_of(bad[i]), arena, &l, &eb) != ERR_OK);
+        CHECK(eb.text[0] != '\0');
+    }
+}
+
 int
 main(int argc, char **argv)
 {
@@ -201,6 +246,7 @@ main(int argc, char **argv)
     RUN(test_versioning_is_on_or_suspended);
     RUN(test_conditions_of_an_item);
     RUN(test_a_list_of_uploads);
+    RUN(test_a_list_of_versions);
     arena_free(&arena);
     return check_done();
 }
