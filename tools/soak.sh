@@ -29,6 +29,9 @@ model() { # `make check` has one seed
     local seed
     for seed in $(seq "$RANDOM" 1000003 9000000); do FOREBAY_SEED=$seed build/dev/test/test_s3_model || return; done
 }
+flips() { # bits, blocks of zeros and cut ends over logs, index and state files of killed disks, half of them without their index
+    FOREBAY_ROUNDS=${ROUNDS:-300} FOREBAY_SEED=$from build/dev/test/test_suspects test_rounds_of_damage
+}
 points() { POINTS_NTH=3 tests points test/e2e/test_tier_points.py; }
 rot() { # bits and swapped blocks over segments and, few at a time, over the index; each other file in each way
     ROT=40 STATE_FILES=all tests rot -s test/e2e/test_rot.py test/e2e/test_state_files.py
@@ -39,7 +42,7 @@ cuts() { .venv/bin/python tools/powercut.py --fs "$1" --cuts "$cuts"; }
 # Names of simulators are those of their sources, so that the list needs no build. In one seed of twelve sim_store_space compacts segments
 # of cached bodies: as many of these once more.
 simulators=$(cd test/sim && printf '%s\n' sim_*.c | sed 's/\.c$//')
-all="storm rot points model together cuts-ext4 cuts-xfs fuzz plug fill $(tr '\n' ' ' <<<"$simulators") sim_store_space-8"
+all="storm rot flips points model together cuts-ext4 cuts-xfs fuzz plug fill $(tr '\n' ' ' <<<"$simulators") sim_store_space-8"
 
 # PART PROGRAM FROM STEP: in pieces, so that what was broken off goes on where it was.
 simulate() {
@@ -58,7 +61,7 @@ simulate() {
 
 run_part() {
     case $1 in
-    storm | rot | points | model | together) "$1" ;;
+    storm | rot | flips | points | model | together) "$1" ;;
     cuts-*) cuts "${1#cuts-}" ;;
     fuzz) tools/fuzz.sh "$fuzz_seconds" ;;
     plug | fill) .venv/bin/python "tools/$1.py" ;;
@@ -68,7 +71,7 @@ run_part() {
 }
 builds_of() { # what must be built for a part: preset and targets
     case $1 in
-    points | model | together) say "dev forebay test_s3_model" ;;
+    points | model | together | flips) say "dev forebay test_s3_model test_suspects" ;;
     storm | rot | cuts-* | plug | fill) say "rel forebay powercut" ;;
     sim_*) say "sim sim_tests" ;;
     esac

@@ -17,9 +17,11 @@
 #include "store/index/index.h"
 #include "store/index/key_filter.h"
 #include "store/index/memtable.h"
+#include "store/index/suspect.h"
 #include "store/index/usage.h"
 #include "store/record/format.h"
 #include "store/record/superblock.h"
+#include "store/recover/lost_keys.h"
 #include "store/recover/recover.h"
 #include "store/recover/recovery.h"
 #include "store/scrub/scrub.h"
@@ -346,6 +348,7 @@ store_new(const struct store_options *o, bool read_only)
         o->block_cache != NULL ? o->block_cache : block_cache_new(o->block_cache_bytes);
     d->segments = segments_new();
     d->wals = wals_new();
+    d->suspects = suspects_new();
     d->wals->on_garbage = read_only ? NULL : puncher_on_garbage;
     d->recovery = xcalloc(1, sizeof *d->recovery);
     return d;
@@ -385,6 +388,8 @@ store_free(struct store **dp)
     rt_file_close(&d->superblock); /* the lock goes last */
     health_free(&d->health);
     scrub_free(&d->scrub);
+    suspects_free(&d->suspects);
+    lost_keys_free(&d->recovery->lost_keys);
     free(d->recovery);
     free(d);
 }
@@ -414,6 +419,16 @@ stop_fibers(struct store *d)
         index_end_populating(d->index);
 }
 
+/* No writes until the next start: a change would hide what the missing log says. */
+static void
+report_missing(struct store *d)
+{
+    char name[96];
+
+    log_set_name_missing(&d->wals->set, name, sizeof name);
+    health_log_missing(d->health, name);
+}
+
 static void
 open_on_owner(void *arg)
 {
@@ -435,6 +450,8 @@ open_on_owner(void *arg)
         rc = store_raise_map_epoch(d, atomic_load(&d->ids->map_epoch), eb);
     if (rc == ERR_OK)
         rc = health_start(d->health, d->disk_id, eb);
+    if (rc == ERR_OK && d->wals->missing > 0)
+        report_missing(d);
     if (rc == ERR_OK)
         rc = flusher_start(d, eb);
     for (unsigned c = 0; rc == ERR_OK && c < STORE_CLASSES_; c++)

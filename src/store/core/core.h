@@ -61,6 +61,7 @@ struct store {
     struct puncher *puncher;
     struct evictor *evictor;
 
+    struct suspects *suspects; /* keys of which changes are lost (index/suspect.h) */
     struct recovery *recovery;
     struct scrub *scrub;
 };
@@ -102,6 +103,15 @@ version_mint(struct store *d)
     assert(on_owner(d));
     assert(v.epoch > 0);
     return v;
+}
+/* No version on this disk is higher. Owner. */
+static inline struct version
+version_latest(struct store *d)
+{
+    uint64_t epoch = atomic_load(&d->ids->map_epoch);
+
+    return (struct version){.epoch = epoch < d->map_epoch ? epoch : d->map_epoch,
+                            .counter = atomic_load(&d->ids->counter)};
 }
 /* Raises the epoch of new versions to that of `v`, and their counter: a version that is here is
  * never given out again, nor a lower one. */

@@ -8,12 +8,14 @@
 #include "store/gc/compactor.h"
 #include "store/gc/punch.h"
 #include "store/index/index.h"
+#include "store/index/suspect.h"
 #include "store/segment/segment.h"
 #include "store/segment/space.h"
 #include "store/store_entry.h"
 #include "store/store_health.h"
 #include "store/store_space.h"
 #include "store/wal/flush.h"
+#include "store/wal/wal.h"
 
 #define ROUND_MS     1000u
 #define QUIET_MS     5000u /* time without user writes after which compaction does more */
@@ -140,6 +142,9 @@ round_of(struct compactor *k, bool *did, struct errbuf *eb)
     *did = false;
     if (index_trust(d->index) !=
         STORE_INDEX_PROVEN) /* an unverified index may lack live data */
+        return ERR_OK;
+    /* What seems to be garbage may be all that is left while a part of the log is lost. */
+    if (d->wals->missing > 0 || d->suspects->all)
         return ERR_OK;
     rc = puncher_round(d->puncher, did, eb);
     *did = *did && k->urgent > 0; /* otherwise one segment per round */

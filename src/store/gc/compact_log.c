@@ -23,6 +23,7 @@
 #include "store/wal/commit.h"
 #include "store/wal/flush.h"
 #include "store/wal/log_gap.h"
+#include "store/wal/log_set.h"
 #include "store/wal/truncated.h"
 #include "store/wal/wal.h"
 
@@ -316,6 +317,25 @@ compact_take_record(struct compactor *k, const struct segment *s,
     return p->moves ? compact_move_record(k, s->class, &seen, p, eb) : ERR_OK;
 }
 
+/* The list of keys at the end of a batch goes with its records: what is moved gets one of the same length. */
+static enum err
+compact_take_batch(struct compactor *k, const struct segment *s,
+                   const struct wal_scan *scan, struct pass *p, struct errbuf *eb)
+{
+    const struct log_record *last = &scan->records[scan->count - 1];
+    uint64_t living = p->living, waiting = p->waiting;
+    enum err rc = ERR_OK;
+
+    assert(scan->count > 0);
+    for (uint32_t i = 0; rc == ERR_OK && !p->stuck && i < scan->count; i++)
+        rc = compact_take_record(k, s, &scan->records[i], p, eb);
+    if (last->kind != LOG_RECORD_KEYS)
+        return rc;
+    p->living += p->living > living ? relocate_bytes(last) : 0;
+    p->waiting += p->waiting > waiting ? relocate_bytes(last) : 0;
+    return rc;
+}
+
 /* ---- one log ---- */
 
 /* Continues after batches of a cached log that a power cut lost. A damaged log stays, since
@@ -366,8 +386,8 @@ walk(struct compactor *k, struct segment *s, struct pass *p, struct errbuf *eb)
             compact_hold(d, s, "a group of it is damaged: run forebay disk check");
             break;
         }
-        for (uint32_t i = 0; rc == ERR_OK && !p->stuck && i < scan.count; i++)
-            rc = compact_take_record(k, s, &scan.records[i], p, eb);
+        if (rc == ERR_OK)
+            rc = compact_take_batch(k, s, &scan, p, eb);
         if (rc == ERR_OK && b->count > 0) /* they borrow from the scan's window */
             rc = compact_log_end_batch(k, s->class, p, eb);
         if (rc == ERR_OK)
@@ -431,6 +451,8 @@ retire(struct compactor *k, struct segment **sp, bool oldest, struct errbuf *eb)
         rc = truncated_persist(d, eb);
     if (rc != ERR_OK)
         r->durable_mark = mark; /* the log stays for now */
+    if (rc == ERR_OK)
+        rc = log_set_remove(d, class, id, eb);
     if (rc == ERR_OK)
         rc = segment_recycle(d, sp, eb);
     segment_drop(sp);

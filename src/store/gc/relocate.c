@@ -6,6 +6,8 @@
 #include "store/index/entry.h"
 #include "store/index/find.h"
 #include "store/index/list.h"
+#include "store/index/run.h"
+#include "store/index/suspect.h"
 #include "store/record/format.h"
 #include "store/record/log_record.h"
 #include "store/record/manifest.h"
@@ -439,6 +441,19 @@ classify_in_doubt(struct store *d, const struct log_record *m, struct relocation
     return rc == ERR_NOT_FOUND ? ERR_OK : rc;
 }
 
+/* A change of this key, or of any, may be lost: what seems to be dead may be all that is left of it. */
+static bool
+is_suspect(const struct store *d, enum store_class class, const struct log_record *m)
+{
+    const struct suspects *s = d->suspects;
+    uint64_t hash;
+    uint32_t bucket;
+
+    return class == STORE_NATIVE && suspects_any(s) &&
+           suspect_of(m, run_key_hash(m->bucket, m->key), &hash, &bucket) &&
+           (s->all || suspects_has(s, hash));
+}
+
 enum err
 relocate_classify(struct store *d, enum store_class class, const struct log_record *m,
                   bool oldest, struct relocation *out, struct errbuf *eb)
@@ -446,6 +461,8 @@ relocate_classify(struct store *d, enum store_class class, const struct log_reco
     assert(on_owner(d));
     assert(class < STORE_CLASSES_);
     *out = (struct relocation){.what = RELOCATE_DROP, .m = m};
+    if (is_suspect(d, class, m))
+        return classify_stuck(out);
     switch ((unsigned)m->kind) {
     case LOG_RECORD_PUT:
     case LOG_RECORD_COMMIT:
@@ -471,6 +488,8 @@ relocate_classify(struct store *d, enum store_class class, const struct log_reco
         return classify_delete(d, class, m, oldest, out, eb);
     case LOG_RECORD_IN_DOUBT:
         return classify_in_doubt(d, m, out, eb);
+    case LOG_RECORD_KEYS:
+        return ERR_OK;
     case LOG_RECORD_IN_DOUBT_CLEAR: /* without it a version is only resolved once more */
         return ERR_OK;
     case LOG_RECORD_BUCKET:

@@ -212,6 +212,17 @@ health_corrupt_block(struct health *h)
 }
 
 void
+health_log_missing(struct health *h, const char *what)
+{
+    char why[128];
+
+    if (h == NULL)
+        return;
+    (void)snprintf(why, sizeof why, "%s: put it back and restart", what);
+    (void)health_move(h, STORE_READ_ONLY, why, 0);
+}
+
+void
 health_log_failed(struct health *h, const char *class)
 {
     char why[64];

@@ -67,6 +67,8 @@ void health_check(
 
 /* ---- reporting: any thread, NULL is fine ---- */
 void health_corrupt_block(struct health *h); /* a sum is wrong */
+void health_log_missing(struct health *h,
+                        const char *what); /* "native/log-… is missing" */
 void health_log_failed(struct health *h, const char *class);
 void health_index_fault(struct health *h); /* a fault in reading its map */
 void health_index_is(struct health *h, enum store_index state); /* what is known of it */

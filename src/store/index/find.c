@@ -11,6 +11,8 @@
 #include "store/index/list.h"
 #include "store/index/lookup_cache.h"
 #include "store/index/memtable.h"
+#include "store/index/run.h"
+#include "store/index/suspect.h"
 #include "store/record/keys.h"
 #include "store/store_entry.h"
 
@@ -82,6 +84,32 @@ look_up(struct memtable *t, struct index *x, const struct entry_key *where,
     return rc;
 }
 
+/* An acknowledged change of the key may be lost: then what was found is an error, and no loop remembers it. */
+static enum err
+verify_found(struct index *x, const struct entry_key *where, enum err rc,
+             const struct entry *found, struct errbuf *eb)
+{
+    const struct suspects *s = index_suspects(x);
+    enum err verified;
+
+    if (!suspects_any(s) || (rc != ERR_OK && rc != ERR_NOT_FOUND))
+        return rc;
+    verified = suspects_verify(s, run_key_hash(where->bucket, where->key),
+                               rc == ERR_OK ? found : NULL, eb);
+    return verified != ERR_OK ? verified : rc;
+}
+
+enum err
+find_object_known(struct memtable *t, struct index *x, uint64_t bucket, struct span key,
+                  bool with_tombstones, struct entry *out, struct errbuf *eb)
+{
+    struct entry_key where = {TABLE_OBJECTS, bucket, key};
+
+    if (!suspects_any(index_suspects(x)))
+        return find_object(t, x, bucket, key, with_tombstones, out, eb);
+    return look_up(t, x, &where, with_tombstones, NULL, out, eb);
+}
+
 enum err
 find_object(struct memtable *t, struct index *x, uint64_t bucket, struct span key,
             bool with_tombstones, struct entry *out, struct errbuf *eb)
@@ -93,7 +121,9 @@ find_object(struct memtable *t, struct index *x, uint64_t bucket, struct span ke
     if (lookup_cache_find(memtable_lookup_cache(t), bucket, key, &look, out))
         return ERR_OK;
     rc = look_up(t, x, &where, with_tombstones, NULL, out, eb);
-    if (rc == ERR_OK && (out->flags & ENTRY_TOMBSTONE) == 0)
+    rc = verify_found(x, &where, rc, out, eb);
+    if (rc == ERR_OK && (out->flags & ENTRY_TOMBSTONE) == 0 &&
+        suspects_active(index_suspects(x)))
         lookup_cache_keep(memtable_lookup_cache(t), bucket, key, &look, out);
     return rc;
 }
@@ -109,6 +139,7 @@ find_object_now(struct memtable *t, struct index *x, uint64_t bucket, struct spa
     if (lookup_cache_small_find(memtable_lookup_cache(t), bucket, key, &look, out))
         return ERR_OK;
     rc = look_up(t, x, &where, false, want, out, eb);
+    rc = verify_found(x, &where, rc, out, eb);
     if (rc == ERR_OK && !lookup_cache_small_keep(memtable_lookup_cache(t), &look, out))
         lookup_cache_keep(memtable_lookup_cache(t), bucket, key, &look, out);
     return rc;
@@ -195,6 +226,15 @@ find_upload(struct memtable *t, struct index *x, uint64_t bucket, struct span ke
 
     if (rc == ERR_OK && upload_entry_decode(&where, f.value, out) != ERR_OK)
         return corrupt(x, &f, &where, eb);
+    if (suspects_any(index_suspects(x)) && (rc == ERR_OK || rc == ERR_NOT_FOUND)) {
+        enum err verified =
+            rc == ERR_OK && !suspects_has(index_suspects(x), suspect_upload_hash(id))
+                ? ERR_OK
+                : suspects_verify(index_suspects(x), suspect_upload_hash(id), NULL, eb);
+
+        if (verified != ERR_OK)
+            return verified;
+    }
     return no_upload(rc, id, eb);
 }
 

@@ -15,7 +15,11 @@ struct upload_entry;
 struct upload_id;
 struct version;
 
-/* The current entry. Tombstones are ERR_NOT_FOUND, unless `with_tombstones` (the committer compares versions). */
+/* The current entry, as far as it is known: also of a suspect key (suspect.h). For the committer and the replay. */
+enum err find_object_known(struct memtable *t, struct index *x, uint64_t bucket,
+                           struct span key, bool with_tombstones, struct entry *out,
+                           struct errbuf *eb) MUST_CHECK;
+/* The current entry. Of a suspect key ERR_CORRUPT. Tombstones are ERR_NOT_FOUND, unless `with_tombstones` (the committer compares versions). */
 enum err find_object(struct memtable *t, struct index *x, uint64_t bucket,
                      struct span key, bool with_tombstones, struct entry *out,
                      struct errbuf *eb) MUST_CHECK;

@@ -10,6 +10,7 @@
 #include "rt/fault.h"
 #include "store/health/health.h"
 #include "store/index/index_internal.h"
+#include "store/index/suspect.h"
 #include "store/record/keys.h"
 #include "store/store_health.h"
 
@@ -104,6 +105,18 @@ index_trust(const struct index *x)
     if (index_is_bad(x))
         return STORE_INDEX_DAMAGED;
     return atomic_load(&x->proven) ? STORE_INDEX_PROVEN : STORE_INDEX_UNPROVEN;
+}
+
+void
+index_set_suspects(struct index *x, const struct suspects *s)
+{
+    x->suspects = s;
+}
+
+const struct suspects *
+index_suspects(const struct index *x)
+{
+    return x->suspects;
 }
 
 bool

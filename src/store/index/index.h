@@ -21,6 +21,8 @@
 #include "store/store_entry.h"
 #include "store/store_health.h"
 
+struct suspects;
+
 struct health;
 
 struct index;
@@ -65,6 +67,9 @@ enum err index_open(const struct index_options *o, struct index **out,
                     struct errbuf *eb) MUST_CHECK;
 /* During replay no request waits for the loop: reads stay on it, however large the index is. */
 void index_replaying(struct index *x, bool yes);
+/* Look-ups and lists ask these before they believe what they found. Borrowed; NULL: none. */
+void index_set_suspects(struct index *x, const struct suspects *s);
+const struct suspects *index_suspects(const struct index *x);
 /* Empties the index. No other call may run meanwhile. May switch. */
 enum err index_reset(struct index *x, struct errbuf *eb) MUST_CHECK;
 /* Brings the index into memory behind the caller, a piece at a time: what was never there, or was reclaimed long enough ago. Called

@@ -92,6 +92,7 @@ struct index {
     struct rt_file *
         pages; /* owned: data.mdb, to read pages into memory. NULL: it could not be opened */
     unsigned loops;
+    const struct suspects *suspects; /* borrowed */
 
     struct index_reader *readers; /* each only by its loop */
 

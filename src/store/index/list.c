@@ -12,6 +12,7 @@
 #include "store/index/index.h"
 #include "store/index/memtable.h"
 #include "store/index/run.h"
+#include "store/index/suspect.h"
 #include "store/record/format.h"
 #include "store/record/keys.h"
 #include "store/store_entry.h"
@@ -169,8 +170,9 @@ struct listing {
     size_t item_size;
     uint32_t max, count;
     bool more;
-    bool any;              /* tombstones that are kept, too */
-    enum list_which which; /* of uploads */
+    bool any;                        /* tombstones that are kept, too */
+    enum list_which which;           /* of uploads */
+    const struct suspects *suspects; /* borrowed */
 };
 
 /* The pointer to a null version is no version. */
@@ -183,6 +185,19 @@ is_pointer(const struct coded_entry *e)
         if ((unsigned char)last.at[i] != 0xFF)
             return false;
     return e->table == TABLE_VERSIONS;
+}
+
+/* Of a suspect key the entry may be older than what is lost: who compares disks must not take it for the truth. */
+static bool
+list_is_suspect(const struct listing *l, const struct coded_entry *e)
+{
+    struct entry_key where = {e->table, e->bucket, e->key};
+    struct entry entry;
+
+    return suspects_any(l->suspects) && e->table == TABLE_OBJECTS &&
+           entry_decode(&where, e->value, &entry) == ERR_OK &&
+           suspects_verify(l->suspects, run_key_hash(e->bucket, e->key), &entry, NULL) !=
+               ERR_OK;
 }
 
 /* What this list does not show. */
@@ -211,6 +226,7 @@ list_fill(struct listing *l, struct memtable *t, struct index *x, struct scan *s
     assert(l->take != NULL && l->item_size > 0);
     l->count = 0;
     l->more = false;
+    l->suspects = index_suspects(x);
     l->items = arena_try(l->arena, MAX(l->max, 1u) * l->item_size);
     if (l->items == NULL)
         return list_no_room(eb, l->max);
@@ -220,7 +236,7 @@ list_fill(struct listing *l, struct memtable *t, struct index *x, struct scan *s
         rc = list_merge_next(m, &e, &in_index, &over, eb);
         if (rc != ERR_OK || over)
             break;
-        if (list_is_hidden(l, &e))
+        if (list_is_hidden(l, &e) || list_is_suspect(l, &e))
             continue;
         if (l->count == l->max) {
             l->more = true;

@@ -184,11 +184,14 @@ check_run(struct check *k, const char *path, const char *scratch, struct errbuf 
         rc = open_real(k, eb);
     if (rc == ERR_OK && k->real != NULL)
         rc = check_logs(k, true, eb);
-    if (rc == ERR_OK && k->real != NULL)
+    /* What the index knows of a missing log the others do not. */
+    if (rc == ERR_OK && k->real != NULL && k->disk->wals->missing == 0)
         rc = check_index(k, eb);
     k->as_start = true;
     if (rc == ERR_OK)
         rc = check_logs(k, false, eb);
+    if (rc == ERR_OK)
+        rc = check_suspects(k, eb);
     if (rc == ERR_OK)
         rc = check_objects(k, eb);
     if (k->result->faults > CHECK_SENTENCES_MAX)

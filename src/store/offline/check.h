@@ -41,6 +41,7 @@ struct check_lost {
 #define CHECK_LOST_MAX 100000u /* remembered of one run; the next one finds the rest */
 struct check_repair {
     bool superblock;              /* one copy of two */
+    bool suspects;                /* keys of which changes are lost */
     bool index;                   /* differs from the logs, or is of no use */
     struct check_header *headers; /* owned: of segments */
     uint32_t header_count;
@@ -85,6 +86,8 @@ enum err check_logs(struct check *k, bool up_to_index, struct errbuf *eb) MUST_C
 enum err check_index(struct check *k, struct errbuf *eb) MUST_CHECK;
 bool check_is_dropped(const struct check *k, const struct entry *entry);
 enum err check_objects(struct check *k, struct errbuf *eb) MUST_CHECK;
+/* check_suspects.c: names the keys of which acknowledged changes are lost. */
+enum err check_suspects(struct check *k, struct errbuf *eb) MUST_CHECK;
 
 /* A disk that is not served, read only, its index rebuilt from the logs in a scratch folder: what check and export
  * work on. check_open() has files and scratch; check_logs() fills it. check_free() undoes whatever was done. */

@@ -9,7 +9,9 @@
 #include "store/record/format.h"
 #include "store/record/log_record.h"
 #include "store/record/superblock.h"
+#include "store/recover/missing_logs.h"
 #include "store/recover/recover.h"
+#include "store/recover/recovery.h"
 #include "store/segment/scan.h"
 #include "store/segment/segment.h"
 #include "store/segment/segment_list.h"
@@ -212,6 +214,31 @@ check_segments(struct check *k, enum store_class class, struct errbuf *eb)
     return rc;
 }
 
+/* Are all logs there that must be? */
+static void
+check_log_set(struct check *k)
+{
+    struct store *d = k->disk;
+    const struct log_set *s = &d->wals->set;
+    bool cached;
+
+    assert(d->read_only);
+    d->wals->missing = log_set_match(d, &cached);
+    d->recovery->drop_cached |= cached;
+    for (uint32_t i = 0; i < s->count; i++) {
+        if (!s->at[i].missing)
+            continue;
+        check_fault(
+            k,
+            "%s/log-%06" PRIu32 ".tar is missing: it begins with commit batch %" PRIu64
+            "%s",
+            check_class_name(s->at[i].class), s->at[i].segment, s->at[i].first_batch,
+            s->at[i].class == STORE_CACHED
+                ? CHECK_CACHE_IS_DROPPED
+                : "; put it back, or run forebay disk rebuild to continue without it");
+    }
+}
+
 enum err
 check_files(struct check *k, const char *path, struct errbuf *eb)
 {
@@ -226,6 +253,8 @@ check_files(struct check *k, const char *path, struct errbuf *eb)
         rc = check_superblock(k, eb);
     if (rc == ERR_OK)
         rc = truncated_load(d->state, &d->wals->truncated, eb);
+    if (rc == ERR_OK)
+        rc = missing_logs_load(d, eb);
     for (unsigned c = 0; rc == ERR_OK && c < STORE_CLASSES_; c++) {
         rc = rt_dir_open_at(d->root, check_class_name((enum store_class)c), &d->dir[c],
                             eb);
@@ -237,5 +266,7 @@ check_files(struct check *k, const char *path, struct errbuf *eb)
             rc = ERR_OK;
         }
     }
+    if (rc == ERR_OK)
+        check_log_set(k);
     return rc;
 }

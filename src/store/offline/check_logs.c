@@ -97,10 +97,12 @@ on_replay(void *arg, const struct replay_seen *seen)
     case REPLAY_LOST_END:
         k->log_ended[seen->class] = true;
         check_fault(k,
-                    "cached/log-%06" PRIu32 ".tar ends at %" PRIu64
+                    "%s/log-%06" PRIu32 ".tar ends at %" PRIu64
                     " before commit batch %" PRIu64 ", but batches up to %" PRIu64
-                    " were synced" CHECK_CACHE_IS_DROPPED,
-                    scan->source.segment, scan->offset, scan->batch, seen->next->batch);
+                    " were synced%s",
+                    check_class_name(seen->class), scan->source.segment, scan->offset,
+                    scan->batch, seen->next->batch,
+                    seen->class == STORE_CACHED ? CHECK_CACHE_IS_DROPPED : "");
         break;
     case REPLAY_END:
         k->log_ended[seen->class] = true;

@@ -1,5 +1,6 @@
 /* forebay disk check --repair: what can be mended without a second copy, is; what can't is named. Check, mend, check. */
 #include "store/core/core.h"
+#include "store/index/suspect.h"
 #include "store/offline/check.h"
 #include "store/record/format.h"
 #include "store/record/log_record.h"
@@ -12,6 +13,8 @@
 #include "store/store_options.h"
 #include "store/store_rescue.h"
 #include "store/store_write.h"
+#include "store/wal/flush.h"
+#include "store/wal/wal.h"
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -204,6 +207,24 @@ repair_chains(struct repairing *r, struct store *d, const struct check_chain *ch
     return rc;
 }
 
+/* What is lost stays lost: what is left of these keys is served again. */
+static enum err
+accept_losses(struct repairing *r, struct store *d, struct errbuf *eb)
+{
+    uint32_t left = atomic_load(&d->suspects->left);
+    bool all = d->suspects->all;
+    enum err rc;
+
+    suspects_forget(d->suspects);
+    rc = suspects_persist(d, eb);
+    if (rc == ERR_OK)
+        on_told(r,
+                "the loss of changes of %" PRIu32
+                " keys%s is accepted: what is left of them is served",
+                left, all ? " and of keys that are not known" : "");
+    return rc;
+}
+
 /* What the first look found, but for objects. */
 static enum err
 repair_files(struct repairing *r, struct errbuf *eb)
@@ -211,14 +232,16 @@ repair_files(struct repairing *r, struct errbuf *eb)
     struct check *k = new_check(r, &r->out->before, false);
     struct check_chain *chains;
     uint32_t chain_count;
-    bool index, work;
+    bool index, work, suspects, missing;
     struct store *d;
     enum err rc = check_run(k, r->path, r->o->scratch, eb);
 
     if (rc == ERR_OK)
         rc = repair_headers(r, k, eb);
     index = k->repair.index;
-    work = index || k->repair.superblock || k->repair.header_count > 0;
+    suspects = k->repair.suspects;
+    missing = k->disk->wals->missing > 0;
+    work = index || suspects || k->repair.superblock || k->repair.header_count > 0;
     for (uint32_t i = 0; i < k->chain_count; i++)
         work |= k->chains[i].living > 0;
     if (rc == ERR_OK && k->repair.superblock)
@@ -226,13 +249,17 @@ repair_files(struct repairing *r, struct errbuf *eb)
     chains = k->chains; /* ours from here on */
     chain_count = k->chain_count;
     k->chains = NULL;
-    check_free(&k); /* the lock goes with it */
+    check_free(&k);              /* the lock goes with it */
+    if (rc == ERR_OK && missing) /* what it says decides about everything else */
+        work = false;
     if (rc == ERR_OK && work) {
         rc = open_disk(r, index, &d, eb); /* writes both superblocks */
         if (rc == ERR_OK) {
             if (index)
                 on_told(r, "the index was rebuilt from the logs");
             rc = repair_chains(r, d, chains, chain_count, eb);
+            if (rc == ERR_OK && suspects)
+                rc = accept_losses(r, d, eb);
             store_close(&d);
         }
     }

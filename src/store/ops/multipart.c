@@ -4,6 +4,7 @@
 #include "store/index/find.h"
 #include "store/index/index.h"
 #include "store/index/list.h"
+#include "store/index/suspect.h"
 #include "store/ops/writer.h"
 #include "store/record/block.h"
 #include "store/record/format.h"
@@ -450,6 +451,8 @@ store_upload_list(struct store *d, uint64_t bucket, struct span after_key,
 {
     enum err rc = index_lists_all(d->index, eb);
 
+    if (rc == ERR_OK && suspects_any(d->suspects))
+        rc = suspects_verify_list(d->suspects, suspect_bucket_of_uploads(bucket), eb);
     if (rc != ERR_OK)
         return rc;
     return list_uploads(d->memtable, d->index, bucket, LIST_UPLOADS, after_key, after_id,

@@ -6,6 +6,7 @@
 #include "store/index/index.h"
 #include "store/index/list.h"
 #include "store/index/run.h"
+#include "store/index/suspect.h"
 #include "store/record/format.h"
 #include "store/store_entry.h"
 #include "store/store_write.h"
@@ -109,6 +110,8 @@ store_list(struct store *d, uint64_t bucket, struct span after, bool inclusive,
 
     if (rc == ERR_OK)
         rc = index_lists_all(d->index, eb);
+    if (rc == ERR_OK && suspects_any(d->suspects))
+        rc = suspects_verify_list(d->suspects, suspect_bucket(bucket), eb);
     if (rc != ERR_OK)
         return rc;
     return list_objects(d->memtable, d->index, bucket, after, inclusive, max, a, out,
@@ -123,6 +126,8 @@ store_bucket_empty(struct store *d, uint64_t bucket, bool *empty, struct errbuf 
     *empty = false;
     if (rc == ERR_OK)
         rc = index_lists_all(d->index, eb);
+    if (rc == ERR_OK && suspects_any(d->suspects))
+        rc = suspects_verify_list(d->suspects, suspect_bucket(bucket), eb);
     if (rc != ERR_OK)
         return rc;
     return list_bucket_empty(d->memtable, d->index, bucket, empty, eb);

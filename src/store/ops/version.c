@@ -4,6 +4,7 @@
 #include "store/index/find.h"
 #include "store/index/index.h"
 #include "store/index/list.h"
+#include "store/index/suspect.h"
 #include "store/record/format.h"
 #include "store/record/manifest.h"
 #include "store/segment/read.h"
@@ -81,6 +82,8 @@ store_version_list(struct store *d, uint64_t bucket, struct span after_key,
 {
     enum err rc = index_lists_all(d->index, eb);
 
+    if (rc == ERR_OK && suspects_any(d->suspects))
+        rc = suspects_verify_list(d->suspects, suspect_bucket(bucket), eb);
     if (rc != ERR_OK)
         return rc;
     return list_versions(d->memtable, d->index, bucket, after_key, inclusive, after, max,

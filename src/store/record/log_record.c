@@ -240,6 +240,10 @@ log_record_put_fields(const struct log_record *m, struct record_writer *w,
                           (m->last ? 1u : 0u) | (m->after_unsynced ? 2u : 0u));
     log_record_put_number(w, FIELD_UNSYNCED, m->unsynced);
     put_object_fields(w, m);
+    if (m->keys.len > 0)
+        record_put_span(w, FIELD_KEYS, m->keys);
+    if (m->keys_before.len > 0)
+        record_put_span(w, FIELD_KEYS_BEFORE, m->keys_before);
     if (m->kind == LOG_RECORD_SEGMENT_HEADER)
         put_segment_fields(w, m);
     else if (m->meta != NULL)

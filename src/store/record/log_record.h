@@ -37,6 +37,7 @@
     X(22, SLICE, "slice")                                                                \
     X(23, CHUNK, "chunk")                                                                \
     X(24, VERSION_DELETE, "version-delete")                                              \
+    X(25, KEYS, "keys")                                                                  \
     X(32, BODY, "body")                                                                  \
     X(33, OPEN, "open")                                                                  \
     X(34, SUMS, "sums")                                                                  \
@@ -83,6 +84,8 @@ struct log_record {
     struct span block_sums;
     uint32_t payload_sum;
     struct upload_id upload;
+    struct span keys,
+        keys_before; /* of keys: what its batch changes, and the one before */
     uint32_t part;
     bool meta_behind;
     bool copy; /* of an upload-begin: it copies an object of another disk */
@@ -144,6 +147,8 @@ enum log_record_field {
     FIELD_SEGMENT_KIND,
     FIELD_FIRST_BATCH,
     FIELD_SEGMENT_BYTES,
+    FIELD_KEYS, /* of a record keys */
+    FIELD_KEYS_BEFORE,
     FIELD_MTIME = 64, /* from here on: metadata, in meta.c */
     FIELD_MD5,
     FIELD_PARTS,
@@ -180,6 +185,8 @@ enum log_record_field {
 #define LAYOUT_PARTS                   2
 static_assert(LOG_RECORD_PUT == 2, "kinds are numbers on the disk");
 static_assert(LOG_RECORD_VERSION_DELETE == 24, "kinds are numbers on the disk");
+static_assert(LOG_RECORD_KEYS == 25, "kinds are numbers on the disk");
+static_assert(FIELD_KEYS == 46, "fields are numbers on the disk");
 static_assert(LOG_RECORD_BODY == 32, "kinds of body segments begin here");
 static_assert(LOG_RECORD_DEAD == 35, "kinds are numbers on the disk");
 static_assert(LOG_RECORD_VERSION < LOG_RECORD_VERSION_NEWEST,
@@ -187,7 +194,8 @@ static_assert(LOG_RECORD_VERSION < LOG_RECORD_VERSION_NEWEST,
 static_assert(LAYOUT_PLAIN != LAYOUT_PARTS, "layouts are apart");
 static_assert(FIELD_MTIME == 64, "metadata fields begin here");
 
-#define LOG_RECORD_HEAD_SUM 4 /* bytes of the head sum, behind the record */
+#define LOG_RECORD_KEY_BYTES 12 /* of each change in a record keys: hash 8, bucket 4 */
+#define LOG_RECORD_HEAD_SUM  4  /* bytes of the head sum, behind the record */
 /* The sum over a header, the head sum at `at` as zeros. */
 uint32_t log_record_head_sum(const char *head, size_t len, size_t at);
 

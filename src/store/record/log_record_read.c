@@ -62,6 +62,9 @@ required_of(unsigned kind, uint64_t *fields)
     case LOG_RECORD_BUCKET:
         *fields = BIT(FIELD_BUCKET) | BIT(FIELD_PAYLOAD_SUM);
         return true;
+    case LOG_RECORD_KEYS:
+        *fields = BIT(FIELD_VERSION);
+        return true;
     case LOG_RECORD_BODY:
         *fields = OBJECT | BIT(FIELD_CONTENT) | BIT(FIELD_SPAN);
         return true;
@@ -255,6 +258,16 @@ take_object_field(struct log_record *m, uint8_t field, struct span value)
     }
 }
 
+static bool
+take_keys_field(struct log_record *m, uint8_t field, struct span value)
+{
+    if (field == FIELD_KEYS)
+        m->keys = value;
+    else if (field == FIELD_KEYS_BEFORE)
+        m->keys_before = value;
+    return value.len % LOG_RECORD_KEY_BYTES == 0;
+}
+
 /* The record's fields into *m; says which one is wrong. */
 static enum err
 parse_take_record(struct record *r, struct log_record *m, struct errbuf *eb)
@@ -278,6 +291,8 @@ parse_take_record(struct record *r, struct log_record *m, struct errbuf *eb)
             good = take_object_field(m, field, value);
         else if (r->kind == LOG_RECORD_SEGMENT_HEADER)
             good = take_segment_field(m, field, value);
+        else if (r->kind == LOG_RECORD_KEYS)
+            good = take_keys_field(m, field, value);
         if (!good)
             return err_set(eb, ERR_CORRUPT, "field %u of a record is malformed", field);
         if (field < 64)

@@ -12,6 +12,7 @@
 #include "store/index/usage.h"
 #include "store/record/format.h"
 #include "store/record/log_record.h"
+#include "store/recover/missing_logs.h"
 #include "store/recover/recover_bodies.h"
 #include "store/recover/recovery.h"
 #include "store/recover/replay.h"
@@ -117,6 +118,7 @@ drop_cached(struct store *d, struct errbuf *eb)
     if (d->wals->truncated.damaged == 0)
         return ERR_OK;
     d->recovery->dropped_cached = true;
+    log_set_forget_class(&d->wals->set, STORE_CACHED);
     rc = segment_list_read(&found, d->dir[STORE_CACHED], NULL, NULL, eb);
     for (uint32_t i = 0; rc == ERR_OK && i < found.count; i++) {
         rc = segment_remove(d, STORE_CACHED, found.at[i].kind, found.at[i].id, eb);
@@ -185,7 +187,16 @@ check_index_usable(struct store *d, struct index_checkpoint *checkpoint,
     struct errbuf why = {.text = "it does not fit the logs"};
     enum err rc;
 
-    if (wal_is_lost(d, native)) {
+    if (d->wals->missing > 0 && !d->o.rebuild && native->segment != 0 &&
+        checkpoint->generation <= d->generation &&
+        !position_fits(d, STORE_NATIVE, native) &&
+        position_fits(d, STORE_CACHED, &checkpoint->log[STORE_CACHED]) &&
+        index_probe(d->index, &why) == ERR_OK) {
+        d->recovery->covered = native->batch;
+        missing_logs_resume(d, &checkpoint->log[STORE_NATIVE]);
+        return ERR_OK;
+    }
+    if (d->wals->missing == 0 && wal_is_lost(d, native)) {
         d->wals->damaged = true;
         if (!d->o.rebuild)
             return err_set(eb, ERR_CORRUPT,
@@ -199,8 +210,10 @@ check_index_usable(struct store *d, struct index_checkpoint *checkpoint,
                position_fits(d, STORE_NATIVE, native) &&
                position_fits(d, STORE_CACHED, &checkpoint->log[STORE_CACHED])) {
         rc = index_probe(d->index, &why);
+        d->recovery->covered = native->batch;
         if (rc == ERR_OK)
             return ERR_OK;
+        d->recovery->covered = 0;
         /* LMDB has more than one word for damage. */
         if (rc != ERR_CORRUPT && !index_is_bad(d->index))
             return err_set(eb, rc, "%s", why.text);
@@ -220,7 +233,8 @@ open_index(struct store *d, struct index_checkpoint *checkpoint, struct errbuf *
                               .memory_bytes = d->o.index_memory_bytes,
                               .health = d->health,
                               .discard = d->again /* its damage ended the first try */ ||
-                                         d->recovery->dropped_cached};
+                                         d->recovery->dropped_cached ||
+                                         d->recovery->logs_are_back};
     enum index_state state;
     enum err rc;
 
@@ -322,7 +336,7 @@ remember_damage(struct store *d, bool before, struct errbuf *eb)
         "forebay disk rebuild --from-bodies brings them back; forebay disk check "
         "--repair --drop-damaged gives them up.\n";
 
-    if (before || !d->wals->damaged)
+    if (before || !d->wals->damaged || d->wals->missing > 0) /* it may be put back */
         return ERR_OK;
     return rt_file_store(d->state, RECOVER_ORPHANS, text, sizeof text - 1, 0600, eb);
 }
@@ -359,6 +373,20 @@ make_first_log(struct store *d, struct errbuf *eb)
     return rc == ERR_NO_SPACE ? ERR_OK : rc;
 }
 
+/* All native logs behind the index's position may be missing: then there is nothing to read. */
+static enum err
+replay_present(struct store *d, enum store_class class, const struct wal_position *from,
+               struct errbuf *eb)
+{
+    struct wal *log = &d->wals->of[class];
+
+    if (class != STORE_NATIVE || !d->recovery->skip_native)
+        return replay_class(d, class, from, eb);
+    log->next_batch = from->batch + 1;
+    log->synced_batch = from->batch;
+    return ERR_OK;
+}
+
 enum err
 recover_disk(struct store *d, struct errbuf *eb)
 {
@@ -376,6 +404,8 @@ recover_disk(struct store *d, struct errbuf *eb)
     d->segments->next_id = 1;
     rc = truncated_load(d->state, &d->wals->truncated, eb);
     if (rc == ERR_OK)
+        rc = missing_logs_load(d, eb);
+    if (rc == ERR_OK)
         rc = drop_cached(d, eb);
     for (unsigned c = 0; rc == ERR_OK && c < STORE_CLASSES_; c++) {
         rc = segment_list_read(&found[c], d->dir[c], NULL, NULL, eb);
@@ -390,10 +420,14 @@ recover_disk(struct store *d, struct errbuf *eb)
         rc = open_damaged_logs(d, &headless, eb);
     segment_list_fini(&headless);
     if (rc == ERR_OK)
+        rc = missing_logs_find(d, eb);
+    if (rc == ERR_OK)
         rc = open_index(d, &checkpoint, eb);
     if (rc == ERR_OK)
-        rc = forget_dropped(d, eb);
+        rc = missing_logs_compare(d, eb);
     if (rc == ERR_OK)
+        rc = forget_dropped(d, eb);
+    if (rc == ERR_OK && d->wals->missing == 0)
         rc = check_for_logs(d, &found[STORE_NATIVE], eb);
     if (rc == ERR_OK)
         rc = prepared_load(d, eb);
@@ -413,7 +447,7 @@ recover_disk(struct store *d, struct errbuf *eb)
     if (rc == ERR_OK && covers_nothing(d, &checkpoint))
         key_filter_complete(d->key_filter);
     for (unsigned c = 0; rc == ERR_OK && c < STORE_CLASSES_; c++)
-        rc = replay_class(d, (enum store_class)c, &checkpoint.log[c], eb);
+        rc = replay_present(d, (enum store_class)c, &checkpoint.log[c], eb);
     memtable_replaying(d->memtable, false);
     if (d->index != NULL)
         index_replaying(d->index, false);
@@ -433,6 +467,8 @@ recover_disk(struct store *d, struct errbuf *eb)
         segment_list_fini(&found[c]);
     if (rc == ERR_OK)
         rc = make_first_log(d, eb);
+    if (rc == ERR_OK)
+        rc = missing_logs_end(d, eb);
     if (rc == ERR_OK && d->recovery->given_back > 0)
         LOG(LOG_INFO, "store.uncommitted_freed",
             "places of bodies that were never committed",

@@ -12,6 +12,7 @@
 #include "store/index/run.h"
 #include "store/record/format.h"
 #include "store/record/log_record.h"
+#include "store/recover/lost_keys.h"
 #include "store/recover/recovery.h"
 #include "store/segment/scan.h"
 #include "store/segment/scan_readahead.h"
@@ -117,6 +118,10 @@ replay_record(struct replaying *r, struct log_record *m, struct errbuf *eb)
     enum err rc;
 
     assert(m->kind != LOG_RECORD_SEGMENT_HEADER);
+    if (m->kind == LOG_RECORD_KEYS) {
+        replay_advance_counters(r->disk, m);
+        return ERR_OK;
+    }
     if (r->changes->class == STORE_CACHED)
         rc = replay_cached(r->changes, m, &why);
     else if (changes_insert_new(r->changes, m))
@@ -142,6 +147,8 @@ replay_batch(struct replaying *r, struct errbuf *eb)
     const struct wal_scan *scan = &r->scan;
     enum err rc = ERR_OK;
 
+    if (r->changes->class == STORE_NATIVE)
+        rc = replay_keys_of_batch(r, eb);
     expect_keys(r->disk, scan, 0, KEYS_AHEAD);
     for (uint32_t i = 0; rc == ERR_OK && i < scan->count; i++) {
         expect_keys(r->disk, scan, i + KEYS_AHEAD, i + KEYS_AHEAD + 1);
@@ -510,7 +517,8 @@ replay_class(struct store *d, enum store_class class, const struct wal_position 
         rc = replay_flush(d, s, eb);
     if (rc == ERR_OK)
         log->synced_batch = MAX(log->synced_batch, log->next_batch - 1);
-    log->full = s != NULL && s->owner.headless;
+    log->full = s != NULL &&
+                (s->owner.headless || (class == STORE_NATIVE && d->recovery->lost_end));
     if (s != NULL)
         s->owner.current = true;
     log->now = s; /* the reference goes along; NULL: the first batch makes one */

@@ -96,6 +96,8 @@ uint64_t replay_search_bytes(const struct store *d);
 void replay_set_end(struct replaying *r, uint64_t before);
 /* replay_damage.c. After SCAN_END: the next batch behind what is missing, if it was acknowledged or a cut explains it. */
 enum scanned replay_after_gap(struct replaying *r, struct errbuf *eb);
+/* Before the native batch at hand is applied: ends the damage in front of it. May switch. */
+enum err replay_keys_of_batch(struct replaying *r, struct errbuf *eb) MUST_CHECK;
 /* All batches up to `below` are missing behind this segment, and were acknowledged. */
 enum err replay_missing_wals(struct replaying *r, const struct segment *next,
                              struct errbuf *eb) MUST_CHECK;

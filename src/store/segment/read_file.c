@@ -100,9 +100,9 @@ loaded_fini(struct loaded *l)
 /* Parses the `len` bytes read from the record's header on. *more: read again with this length;
  * 0: verified. */
 static enum err
-read_judge_record(struct span have, uint64_t len, const struct segment *s,
-                  const struct entry *entry, struct log_record *out, uint64_t *more,
-                  struct errbuf *eb)
+read_verify_record(struct span have, uint64_t len, const struct segment *s,
+                   const struct entry *entry, struct log_record *out, uint64_t *more,
+                   struct errbuf *eb)
 {
     size_t need = 0;
     enum log_record_result got = log_record_parse_placed(have, out, &need, eb);
@@ -132,8 +132,8 @@ read_check_record(struct rt_file *f, const struct segment *s, const struct entry
                             &have, eb);
 
     *more = 0;
-    return rc == ERR_OK ? read_judge_record((struct span){out->buf->at + skip, have}, len,
-                                            s, entry, &out->m, more, eb)
+    return rc == ERR_OK ? read_verify_record((struct span){out->buf->at + skip, have},
+                                             len, s, entry, &out->m, more, eb)
                         : rc;
 }
 

@@ -11,6 +11,7 @@
 #include "store/index/key_filter.h"
 #include "store/index/memtable.h"
 #include "store/index/run.h"
+#include "store/index/suspect.h"
 #include "store/index/usage.h"
 #include "store/record/format.h"
 #include "store/record/log_record.h"
@@ -185,9 +186,9 @@ changes_current(struct changes *c, uint64_t bucket, struct span key, struct entr
         *out = c->seen.entry;
         return ERR_OK;
     }
-    rc = is_new(c, bucket, key)
-             ? ERR_NOT_FOUND
-             : find_object(c->disk->memtable, c->disk->index, bucket, key, true, out, eb);
+    rc = is_new(c, bucket, key) ? ERR_NOT_FOUND
+                                : find_object_known(c->disk->memtable, c->disk->index,
+                                                    bucket, key, true, out, eb);
     c->seen = (struct changed_object){.bucket = bucket, .key = key};
     c->has_seen = rc == ERR_OK || rc == ERR_NOT_FOUND;
     c->found_seen = rc == ERR_OK;
@@ -225,6 +226,8 @@ changes_set_object(struct changes *c, uint64_t bucket, struct span key,
 
     assert(c->run != NULL);
     assert(key.len > 0 && key.len <= STORE_KEY_MAX);
+    if (c->disk->suspects->count > 0)
+        suspects_resolve(c->disk->suspects, hash, c->batch);
     note_usage(c, bucket, key, o, entry);
     if (o == NULL) {
         uint16_t *slot = change_slot_of(c, hash, bucket, key);
@@ -394,6 +397,8 @@ changes_insert_new(struct changes *c, const struct log_record *m)
     if (key_filter == NULL || !key_filter_is_complete(key_filter) ||
         key_filter_maybe(key_filter, m->key_hash) || index_is_hiding(c->disk->index))
         return false;
+    if (c->disk->suspects->count > 0)
+        suspects_resolve(c->disk->suspects, m->key_hash, m->batch);
     usage_note(&c->usage, m->bucket, NULL, m->entry);
     key_filter_add(key_filter, m->key_hash);
     run_gather_new(gathered, m->bucket, m->key, m->key_hash, m->coded);
@@ -473,6 +478,7 @@ changes_apply(struct changes *c, const struct log_record *m, struct entry *out,
     changes_check(c);
     assert(m->kind != 0);
     *entry = (struct entry){0};
+    c->batch = m->batch;
     if (c->run == NULL)
         c->run = run_new();
     switch ((unsigned)m->kind) {
@@ -503,6 +509,7 @@ changes_apply(struct changes *c, const struct log_record *m, struct entry *out,
     case LOG_RECORD_UPLOAD_COMPLETE:
     case LOG_RECORD_UPLOAD_ABORT:
         return changes_upload(c, m, entry, eb);
+    case LOG_RECORD_KEYS:   /* says only what the others change */
     case LOG_RECORD_BUCKET: /* only a rebuild of the bucket table reads it */
         return ERR_OK;
     default:

@@ -31,6 +31,7 @@ struct changed_version { /* an older version */
 };
 #define CHANGED_SLOTS (2u * BATCH_RECORDS)
 struct changes {
+    uint64_t batch; /* of the record at hand */
     struct store *disk;
     enum store_class class;
     struct run *run; /* owned */

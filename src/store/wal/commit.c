@@ -12,6 +12,7 @@
 #include "store/health/health.h"
 #include "store/index/key_filter.h"
 #include "store/index/run.h"
+#include "store/index/suspect.h"
 #include "store/record/format.h"
 #include "store/record/header_template.h"
 #include "store/record/log_record.h"
@@ -262,6 +263,22 @@ commit_encode_record(struct committer *k, const struct commit *c, struct log_rec
     return rc;
 }
 
+/* What the record changes is listed apart from it (commit_close_native()). */
+static void
+commit_list_change(struct committer *k, const struct commit *c,
+                   const struct log_record *m)
+{
+    char entry[SUSPECT_ENTRY_BYTES];
+    uint64_t hash;
+    uint32_t bucket;
+
+    if (k->class != STORE_NATIVE || !suspect_of(m, c->key_hash, &hash, &bucket))
+        return;
+    suspect_put(entry, hash, bucket);
+    buf_put(&k->disk->wals->digest, entry, sizeof entry);
+    assert(!k->disk->wals->digest.full);
+}
+
 static enum err
 commit_write_record(struct committer *k, struct commit *c)
 {
@@ -291,6 +308,7 @@ commit_write_record(struct committer *k, struct commit *c)
     k->last_at = k->len;
     k->last_payload = c->payload;
     place_payload(k, k->len, m.head_len, c->payload);
+    commit_list_change(k, c, &m);
     if (c->relocation != NULL)
         k->relocated += k->len - k->last_at;
     k->written++;
@@ -322,6 +340,52 @@ commit_close_batch(struct committer *k)
     assert(k->len % STORE_ALIGN == 0);
 }
 
+/* The last record of a native batch lists the keys that the batch and the one before it change, under a sum of its
+ * own: damage elsewhere in them says which keys it concerns. */
+static void
+commit_close_native(struct committer *k)
+{
+    struct store *d = k->disk;
+    struct wal *log = &d->wals->of[k->class];
+    struct log_record m = {.kind = LOG_RECORD_KEYS,
+                           .last = true,
+                           .segment = log->now->id,
+                           .generation = log->now->generation,
+                           .offset = log->now->owner.used + k->len,
+                           .epoch = d->epoch,
+                           .batch = log->next_batch,
+                           .after_unsynced = k->last.after_unsynced,
+                           .version = version_latest(d),
+                           .keys = buf_span(&d->wals->digest),
+                           .keys_before = buf_span(&d->wals->digest_before)};
+    uint32_t at = k->len;
+    uint64_t end;
+
+    assert(k->class == STORE_NATIVE);
+    assert(!k->last.last);
+    buf_clear(&k->scratch);
+    log_record_encode(&m, 0, &k->scratch);
+    end = at + k->scratch.len;
+    if (end % STORE_ALIGN != 0) {
+        uint32_t len = (uint32_t)(k->scratch.len + align_up(end, STORE_ALIGN) - end);
+
+        buf_clear(&k->scratch);
+        log_record_encode(&m, len, &k->scratch);
+    }
+    assert(!k->scratch.full);
+    commit_place_record(k, at, (struct span){"", 0});
+    assert(k->len % STORE_ALIGN == 0);
+}
+
+/* Bytes of the record that closes a batch, but for the list of its own changes. */
+static uint64_t
+room_for_close(const struct committer *k)
+{
+    return k->class == STORE_NATIVE
+               ? STORE_ALIGN + 2048 + k->disk->wals->digest_before.len
+               : STORE_ALIGN; /* padding of the last record */
+}
+
 /* ---- one batch ---- */
 
 /* Upper bound of the bytes of a record, padding included. */
@@ -338,14 +402,17 @@ room_for(const struct commit *c)
 static uint64_t
 commit_gather(struct committer *k)
 {
-    uint64_t bytes = STORE_ALIGN; /* padding of the last record */
+    uint64_t bytes = room_for_close(k);
+    uint32_t most = k->class == STORE_NATIVE ? BATCH_RECORDS - 1 : BATCH_RECORDS;
 
     k->count = k->written = 0;
     k->len = k->relocated = 0;
     k->sync = false;
-    while (k->count < BATCH_RECORDS && !list_empty(&k->queue)) {
+    if (k->class == STORE_NATIVE)
+        buf_clear(&k->disk->wals->digest);
+    while (k->count < most && !list_empty(&k->queue)) {
         struct commit *c = LIST_ENTRY(k->queue.next, struct commit, in_queue);
-        uint64_t more = room_for(c);
+        uint64_t more = room_for(c) + SUSPECT_ENTRY_BYTES;
 
         if (k->count > 0 && bytes + more > BATCH_MAX)
             break;
@@ -441,7 +508,10 @@ commit_batch(struct committer *k)
     commit_fill_batch(k);
     committer_check(k);
     if (k->written > 0) {
-        commit_close_batch(k);
+        if (k->class == STORE_NATIVE)
+            commit_close_native(k);
+        else
+            commit_close_batch(k);
         assert(k->len <= BATCH_MAX + STORE_ALIGN);
         rc = wal_append(d, k->class, k->buf, k->len, k->sync, &eb);
         if (rc == ERR_OK) {

@@ -9,6 +9,7 @@
 #include "store/index/index.h"
 #include "store/index/key_filter_fill.h"
 #include "store/index/memtable.h"
+#include "store/index/suspect.h"
 #include "store/segment/segment.h"
 #include "store/segment/space.h"
 #include "store/store_entry.h"
@@ -111,6 +112,31 @@ into_index(struct store *d, const struct frozen_runs *batch,
                                         : rc;
 }
 
+enum err
+suspects_persist(struct store *d, struct errbuf *eb)
+{
+    struct suspects *s = d->suspects;
+    struct buf bytes;
+    enum err rc;
+
+    assert(on_owner(d));
+    assert(!d->read_only);
+    if (!s->dirty)
+        return ERR_OK;
+    s->dirty = false; /* what changes while it is written is written again */
+    buf_init(&bytes, SUSPECTS_MAX * (SUSPECT_ENTRY_BYTES + 8) + 4096);
+    suspects_encode(s, &bytes);
+    if (!s->all && atomic_load(&s->left) == 0 && s->known_count == 0)
+        rc = rt_dir_unlink(d->state, SUSPECT_FILE, eb);
+    else
+        rc = rt_file_store(d->state, SUSPECT_FILE, bytes.at, bytes.len, 0600, eb);
+    buf_fini(&bytes);
+    if (rc == ERR_OK || rc == ERR_NOT_FOUND)
+        return ERR_OK;
+    s->dirty = true;
+    return rc;
+}
+
 /* Must not switch until it has taken the runs, their log positions and their garbage. */
 bool
 flush_freeze(struct store *d, struct flush *f)
@@ -152,6 +178,8 @@ flush_frozen(struct store *d, struct flush *f, struct errbuf *eb)
         rc = sync_cached(d, eb);
     if (rc == ERR_OK && !d->read_only)
         rc = sync_native(d, &f->checkpoint.log[STORE_NATIVE], eb);
+    if (rc == ERR_OK && !d->read_only)
+        rc = suspects_persist(d, eb);
     POINT(INDEX_BEFORE);
     if (rc == ERR_OK)
         rc = into_index(d, &f->batch, &f->checkpoint, eb);

@@ -33,3 +33,5 @@ void flush_thaw(struct store *d, struct flush *f);
 enum err flush_wait(struct store *d, struct errbuf *eb) MUST_CHECK;
 /* True if the memtable is so long that commits must wait. */
 bool flush_is_behind(const struct store *d);
+/* Writes the file of suspect keys (index/suspect.h) where they have changed: before the index covers the change. May switch. */
+enum err suspects_persist(struct store *d, struct errbuf *eb) MUST_CHECK;

@@ -2,8 +2,10 @@
 
 #include <assert.h>
 
+#include "store/core/core.h"
 #include "store/index/entry.h"
 #include "store/index/find.h"
+#include "store/index/suspect.h"
 #include "store/record/format.h"
 #include "store/record/manifest.h"
 #include "store/store_entry.h"
@@ -88,6 +90,13 @@ check_object(struct changes *changes, struct commit *c, bool *sync)
         old = (struct entry){0};
     if (rc != ERR_OK && rc != ERR_NOT_FOUND)
         return refuse(c, rc);
+    if (c->condition != NULL && suspects_any(changes->disk->suspects)) {
+        enum err verified = suspects_verify(changes->disk->suspects, c->key_hash,
+                                            rc == ERR_OK ? &old : NULL, &c->eb);
+
+        if (verified != ERR_OK)
+            return refuse(c, verified);
+    }
     exists = rc == ERR_OK && entry_is_object(&old);
     c->existed = exists;
     rc = precondition_check_condition(c->condition, exists, &old, &c->eb);
@@ -95,7 +104,9 @@ check_object(struct changes *changes, struct commit *c, bool *sync)
         rc = check_in_doubt(changes, c);
     if (rc != ERR_OK)
         return refuse(c, rc);
-    if (is_delete(c) && !must_say(c, exists, &old))
+    if (is_delete(c) && !must_say(c, exists, &old) &&
+        !(suspects_any(changes->disk->suspects) &&
+          suspects_has(changes->disk->suspects, c->key_hash)))
         return refuse(c, ERR_OK); /* nothing to delete: no record */
     if (c->kind == LOG_RECORD_IN_DOUBT_CLEAR && (old.flags & ENTRY_IN_DOUBT) == 0)
         return refuse(c, ERR_OK);

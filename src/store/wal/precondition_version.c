@@ -2,6 +2,8 @@
 
 #include <assert.h>
 
+#include "store/core/core.h"
+#include "store/index/suspect.h"
 #include "store/record/format.h"
 #include "store/record/log_record.h"
 #include "store/store_entry.h"
@@ -98,6 +100,14 @@ precondition_check_version(struct changes *k, struct commit *c)
     else
         rc = changes_version(k, c->key->bucket, c->key->key, c->of.version.which,
                              &c->of.version.was, &current, &c->eb);
+    if ((rc == ERR_OK || rc == ERR_NOT_FOUND) && suspects_any(k->disk->suspects)) {
+        enum err verified =
+            suspects_verify(k->disk->suspects, c->key_hash,
+                            rc == ERR_OK ? &c->of.version.was : NULL, &c->eb);
+
+        if (verified != ERR_OK)
+            return verified;
+    }
     if (rc == ERR_OK && c->kind == LOG_RECORD_META &&
         !entry_is_object(&c->of.version.was))
         rc = ERR_NOT_FOUND;

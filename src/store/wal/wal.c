@@ -9,6 +9,7 @@
 #include "store/core/core.h"
 #include "store/health/health.h"
 #include "store/index/index.h"
+#include "store/index/suspect.h"
 #include "store/record/format.h"
 #include "store/segment/segment.h"
 #include "store/segment/space.h"
@@ -16,6 +17,7 @@
 #include "store/wal/prealloc.h"
 #include "store/wal/sync_mode.h"
 #include "store/wal/truncated.h"
+#include "store/wal/watermark.h"
 
 /* Asserts the invariants of a log that hold between two batches. */
 static void
@@ -110,6 +112,12 @@ wal_reserve(struct store *d, enum store_class class, uint64_t bytes, struct errb
     }
     if (rc != ERR_OK)
         return rc;
+    rc = log_set_add(d, next, eb);
+    if (rc !=
+        ERR_OK) { /* it takes no batch; it stays, because one of the lists may name it */
+        segment_drop(&next);
+        return rc;
+    }
     if (log->now != NULL)
         log->now->owner.current = false;
     segment_drop(&log->now); /* readers find it in the segment table */
@@ -154,6 +162,14 @@ wal_write_batch(struct wal *log, struct iobuf *b, uint32_t len, bool sync,
     return rc == ERR_NO_SPACE ? ERR_IO : rc; /* a failed sync is final as well */
 }
 
+void
+wal_set_digest_before(struct store *d, struct span keys)
+{
+    buf_clear(&d->wals->digest_before);
+    buf_put(&d->wals->digest_before, keys.at, keys.len);
+    assert(!d->wals->digest_before.full);
+}
+
 enum err
 wal_append(struct store *d, enum store_class class, struct iobuf *b, uint32_t len,
            bool sync, struct errbuf *eb)
@@ -179,6 +195,13 @@ wal_append(struct store *d, enum store_class class, struct iobuf *b, uint32_t le
     }
     if (rc != ERR_OK)
         return wal_fail(d, class, rc, eb);
+    /* It may switch: a flush meanwhile must not cover this batch, whose changes are not in the memtable yet. */
+    if (class == STORE_NATIVE) {
+        watermark_add(d->wals->mark, log->next_batch, buf_span(&d->wals->digest));
+        wal_set_digest_before(d, buf_span(&d->wals->digest));
+        if (sync)
+            watermark_write(d, log->next_batch);
+    }
     metric_add(M_DISK_IO_BYTES, 1, len);
     s->owner.used += len;
     s->owner.counted += len;
@@ -208,6 +231,7 @@ wals_check(const struct store *d)
     assert(w->garbage_count <= w->garbage_room);
     assert((w->garbage != NULL) == (w->garbage_room > 0));
     truncated_check(&w->truncated);
+    log_set_check(&w->set);
     for (unsigned c = 0; c < STORE_CLASSES_; c++) {
         const struct wal *log = &w->of[c];
 
@@ -228,6 +252,10 @@ wals_new(void)
     struct wals *w = xcalloc(1, sizeof *w);
 
     rt_sem_init(&w->truncated_turn, 1);
+    log_set_init(&w->set);
+    buf_init(&w->digest, BATCH_RECORDS * SUSPECT_ENTRY_BYTES);
+    buf_init(&w->digest_before, BATCH_RECORDS * SUSPECT_ENTRY_BYTES);
+    w->mark = watermark_new();
     return w;
 }
 
@@ -242,6 +270,10 @@ wals_free(struct wals **wp)
     for (unsigned c = 0; c < STORE_CLASSES_; c++)
         segment_drop(&w->of[c].now);
     truncated_fini(&w->truncated);
+    log_set_fini(&w->set);
+    watermark_free(&w->mark);
+    buf_fini(&w->digest);
+    buf_fini(&w->digest_before);
     free(w->garbage);
     free(w);
 }

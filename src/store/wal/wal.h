@@ -9,6 +9,7 @@
 #include "store/index/index.h"
 #include "store/segment/segment.h"
 #include "store/store_entry.h"
+#include "store/wal/log_set.h"
 #include "store/wal/sync_mode.h"
 #include "store/wal/truncated.h"
 
@@ -50,8 +51,14 @@ struct wals {
     void (*on_garbage)(struct store *d, const struct garbage *garbage, uint32_t count);
     uint64_t deaths[STORE_CLASSES_]; /* bodies that became garbage, since the start */
     struct truncated truncated;
+    struct log_set set;     /* which logs there must be */
+    struct watermark *mark; /* owned; of the native log (watermark.h) */
+    /* Changes (suspect_put()) of the native batch that is appended next, and of the one before. */
+    struct buf digest, digest_before;
     struct rt_sem truncated_turn; /* serializes writes of the file (truncated.h) */
     uint64_t durable_mark_due_ns; /* earliest next write of the durable mark */
+    uint32_t
+        missing; /* native logs that must exist and do not: no writes, nothing is freed */
     bool damaged; /* changes of the native log are lost: keep bodies without a record */
 };
 struct wals *wals_new(void);
@@ -75,5 +82,7 @@ enum err wal_reserve(struct store *d, enum store_class class, uint64_t bytes,
  * switch. */
 enum err wal_append(struct store *d, enum store_class class, struct iobuf *b,
                     uint32_t len, bool sync, struct errbuf *eb) MUST_CHECK;
+/* What the last native batch changed: the next one repeats it. */
+void wal_set_digest_before(struct store *d, struct span keys);
 /* Makes all batches appended so far durable. May switch. */
 enum err wal_sync(struct store *d, enum store_class class, struct errbuf *eb) MUST_CHECK;

@@ -170,7 +170,7 @@ test_a_lost_head_brings_no_former_life_back(void)
 int
 main(int argc, char **argv)
 {
-    log_set_level(LOG_ERROR + 1);
+    log_set_level(getenv("V") != NULL ? LOG_DEBUG : LOG_ERROR + 1);
     data = xmalloc(FILLER);
     world_fill(data, FILLER, 7);
     CHECK_MAIN(argc, argv);

@@ -195,14 +195,15 @@ fails_late(void *arg)
     struct store_options o = world_options();
     struct errbuf eb = {0};
     uint32_t before = index_populate_at_once;
-    char command[512];
+    char command[600];
 
     (void)arg;
     o.owner_loop = 1;
     CHECK(store_open(world_path, &o, &d, &eb) == ERR_OK);
     put_version("kept", 1, 5000);
     store_close(&d);
-    snprintf(command, sizeof command, "rm %s/native/log-*", world_path);
+    snprintf(command, sizeof command, "rm %s/native/log-* %s/.forebay/logs*", world_path,
+             world_path);
     REQUIRE(system(command) == 0);
     index_populate_at_once = 0;
     index_on_populate = slow_piece;
