@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/metrics.h"
 #include "rt/internal.h"
+#include "rt/real.h"
 #include "rt/sanitize.h"
 
 _Thread_local struct loop *loop_self;
@@ -493,6 +494,12 @@ uint64_t
 rt_turn_ns(void)
 {
     return loop_self != NULL ? loop_self->now_ns : rt_now_ns();
+}
+
+uint64_t
+rt_boot_ns(void)
+{
+    return rt_engine_ops()->kind == RT_SIM ? rt_now_ns() : real_boot_ns();
 }
 
 uint64_t

@@ -42,6 +42,12 @@ real_now_ns(void)
 }
 
 uint64_t
+real_boot_ns(void)
+{
+    return read_clock(CLOCK_BOOTTIME);
+}
+
+uint64_t
 real_wall_ns(void)
 {
     return read_clock(CLOCK_REALTIME);

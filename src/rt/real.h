@@ -5,6 +5,7 @@
 
 void real_raise_limits(void); /* descriptors: the soft limit becomes the hard one */
 uint64_t real_now_ns(void);
+uint64_t real_boot_ns(void);
 uint64_t real_wall_ns(void);
 void real_random(void *out, size_t len);
 enum err real_blocking(void (*work)(void *arg), void *arg, struct deadline by);

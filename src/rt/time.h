@@ -6,6 +6,8 @@
 uint64_t rt_now_ns(void); /* monotonic */
 /* The same, as of the start of this loop's turn, at no cost; on other threads: now. */
 uint64_t rt_turn_ns(void);
+/* Monotonic too, and goes on while the machine is suspended (CLOCK_BOOTTIME): for leases. */
+uint64_t rt_boot_ns(void);
 uint64_t rt_wall_ns(void); /* since 1970; never used to order anything */
 
 /* A moment on the monotonic clock. Absolute, so it nests and travels. */
