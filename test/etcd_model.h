@@ -43,7 +43,9 @@ struct model_door {
     char url[40];
     struct http_server *server;
     enum model_way in, out;
-    uint64_t delay_ms;     /* of each request, in front of the store */
+    uint64_t delay_ms; /* of each request, in front of the store */
+    uint64_t
+        stale; /* not 0: reads show this revision, as those of a member that is behind would */
     unsigned lose_answers; /* of so many requests that come next; they are carried out */
 };
 struct model {
@@ -214,7 +216,7 @@ model_error(struct http_request *r, int status, int code, const char *message)
 
 /* The members of a range answer. */
 static inline void
-model_range(struct model *m, struct json *j, const json_t *q)
+model_range(struct model *m, struct json *j, const json_t *q, uint64_t now)
 {
     struct span key = model_bytes(q, "key"), end = model_bytes(q, "range_end");
     uint64_t limit = model_number(q, "limit"), at = model_number(q, "revision"), n = 0;
@@ -223,7 +225,7 @@ model_range(struct model *m, struct json *j, const json_t *q)
     struct span from = key;
     bool more = false;
 
-    at = at > 0 ? at : m->revision;
+    at = at > 0 ? at : now;
     json_open_array(j, "kvs");
     if (end.len == 0) {
         e = model_find(m, key, at);
@@ -275,7 +277,7 @@ model_operation(struct model *m, struct json *j, const json_t *op, uint64_t revi
                         : removal != NULL ? "response_delete_range"
                                           : "response_range");
     if (range != NULL)
-        model_range(m, j, range);
+        model_range(m, j, range, m->revision);
     json_end(j);
     json_end(j);
     free((char *)(uintptr_t)key.at);
@@ -449,7 +451,7 @@ model_answer(struct model_door *d, struct http_request *r, const json_t *q,
         json_begin(&j, out);
         json_open_object(&j, NULL);
         model_put_header(m, &j, m->revision);
-        model_range(m, &j, q);
+        model_range(m, &j, q, d->stale > 0 ? d->stale : m->revision);
         json_end(&j);
     } else {
         assert(span_is(path, "/v3/kv/txn"));

@@ -177,13 +177,19 @@ etcd_watch_work(void *arg)
 enum err
 etcd_watch_start(struct etcd *e, struct errbuf *eb)
 {
+    struct rt_shield shield;
+    enum err rc;
+
     assert(!e->watch.started);
     assert(e->seen > 0);
 
     e->watch.next = e->seen + 1;
     rt_group_begin(&e->watch.group);
     e->watch.started = true;
-    return rt_group_start(&e->watch.group, etcd_watch_work, e) == ERR_OK
+    rt_shield_begin(&shield); /* the watch outlives the scope of this call */
+    rc = rt_group_start(&e->watch.group, etcd_watch_work, e);
+    rt_shield_end(&shield);
+    return rc == ERR_OK
                ? ERR_OK
                : err_set(eb, ERR_BUSY, "no fiber to follow the state of the cluster");
 }
