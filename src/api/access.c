@@ -219,7 +219,7 @@ rights_of_bucket(const struct map_bucket *b, const struct auth_user *u)
 /* ---- asking ---- */
 
 static const struct map_bucket *
-bucket_of(const struct request *q, struct span bucket)
+access_bucket(const struct request *q, struct span bucket)
 {
     return map_bucket_find(map_now(q->api->options.map), bucket);
 }
@@ -251,7 +251,7 @@ bool
 access_allows_list(const struct request *q, const struct access_ask *ask,
                    uint8_t permission)
 {
-    const struct map_bucket *b = bucket_of(q, ask->bucket);
+    const struct map_bucket *b = access_bucket(q, ask->bucket);
     enum s3policy_verdict verdict;
     auth_rights have;
 
@@ -276,7 +276,7 @@ access_denies(const struct request *q, const struct auth_user *user)
                              .key = q->name.key};
 
     return q->caller.kind != CALLER_LOCAL &&
-           policy_verdict(q, bucket_of(q, q->name.bucket), &ask) == S3POLICY_DENY;
+           policy_verdict(q, access_bucket(q, q->name.bucket), &ask) == S3POLICY_DENY;
 }
 
 bool
@@ -302,7 +302,7 @@ access_owns_rights(const struct request *q, const struct auth_user *user,
          rights_of_token(q->caller.token, bucket) != 0) ||
         (user != NULL && auth_has_any_right(user, bucket)))
         return true;
-    b = user != NULL ? bucket_of(q, bucket) : NULL;
+    b = user != NULL ? access_bucket(q, bucket) : NULL;
     return b != NULL && b->owner != NULL && strcmp(b->owner, user->name) == 0;
 }
 
@@ -314,7 +314,7 @@ access_allows_any(const struct request *q, const struct auth_user *user,
 
     if (access_owns_rights(q, user, bucket))
         return true;
-    b = bucket_of(q, bucket);
+    b = access_bucket(q, bucket);
     return b != NULL && rights_of_bucket(b, user) != 0;
 }
 
@@ -349,7 +349,7 @@ find_object_of(struct request *q, const struct map_bucket *b, struct object_info
 enum err
 access_by_object(struct request *q, uint8_t permission)
 {
-    const struct map_bucket *b = bucket_of(q, q->name.bucket);
+    const struct map_bucket *b = access_bucket(q, q->name.bucket);
     struct object_info *info = arena_alloc(q->arena, sizeof *info);
     struct access_ask listing = {.wanted = AUTH_LIST,
                                  .action = "s3:ListBucket",
@@ -407,7 +407,7 @@ access_load_tags(struct request *q)
 
     if (q->name.key.len == 0 || !map_has_policies(map_now(q->api->options.map)))
         return false;
-    b = bucket_of(q, q->name.bucket);
+    b = access_bucket(q, q->name.bucket);
     if (b == NULL || b->cached || b->parsed_policy == NULL ||
         !s3policy_asks_tags(b->parsed_policy))
         return false;

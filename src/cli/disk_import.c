@@ -43,7 +43,7 @@ static const struct verb verb = {
             "Exit code 1 when something was left out.",
 };
 
-#define RENAMES_MAX 256
+#define RENAMES_MAX 128
 struct importing {
     struct disk_tool *tool;
     struct import_rename renames[RENAMES_MAX];

@@ -99,7 +99,8 @@ test_canned(void)
         CHECK_U64(s3acl_permissions(acl, SPAN("ann"), false), rows[i].owner);
         CHECK_U64(s3acl_permissions(acl, SPAN("bob"), false), rows[i].bucket_owner);
         CHECK_U64(s3acl_permissions(acl, SPAN("eve"), false), rows[i].other);
-        CHECK_U64(s3acl_permissions(acl, (struct span){NULL, 0}, false), rows[i].unsigned_one);
+        CHECK_U64(s3acl_permissions(acl, (struct span){NULL, 0}, false),
+                  rows[i].unsigned_one);
         CHECK_U64(s3acl_permissions(acl, SPAN("eve"), true), 0);
         CHECK(s3acl_is_public(acl) == (rows[i].other != 0));
     }
