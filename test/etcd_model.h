@@ -420,7 +420,10 @@ model_login(struct model *m, struct http_request *r, const json_t *q)
 {
     char text[64];
 
-    if (m->password == NULL) {
+    if (fields_get(http_fields(r->head), "authorization").at != NULL &&
+        !model_knows(m, r)) {
+        model_error(r, 401, 16, "etcdserver: invalid auth token"); /* here too */
+    } else if (m->password == NULL) {
         model_error(r, 400, 9, "etcdserver: authentication is not enabled");
     } else if (strcmp(json_string_value(json_object_get(q, "password")), m->password) !=
                0) {

@@ -51,7 +51,8 @@ etcd_prefix(const struct etcd *e)
 struct etcd_request {
     const char *path; /* "/v3/kv/range" */
     struct span body;
-    bool changes; /* is not sent again when it may have been carried out */
+    bool changes;  /* is not sent again when it may have been carried out */
+    bool no_token; /* a log-in: etcd refuses one that comes with an old token */
 };
 /* Sends it until an endpoint answers, or the time is over. *maybe (changes only): etcd may have carried it out, or may
  * still do so. ERR_RANGE: a revision that was compacted. May switch. */

@@ -41,23 +41,42 @@ etcd_elsewhere(struct etcd *e)
     e->at = (e->at + 1) % e->endpoint_count;
 }
 
+/* `token`: a copy, for another fiber may log in while the connection is made. */
 static void
-request_fill(const struct etcd *e, const struct etcd_request *r, struct field fields[2],
-             struct http_call_request *out)
+request_fill(const struct etcd *e, const struct etcd_request *r, const char *token,
+             struct field fields[2], struct http_call_request *out)
 {
     const struct etcd_endpoint *at = &e->endpoints[e->at];
 
     assert(e->at < e->endpoint_count);
     fields[0] = (struct field){SPAN("Content-Type"), SPAN("application/json")};
-    fields[1] = (struct field){SPAN("Authorization"), span_of(e->token)};
+    fields[1] = (struct field){SPAN("Authorization"), span_of(token)};
     *out = (struct http_call_request){.host = at->host,
                                       .port = at->port,
                                       .tls = at->tls,
                                       .method = "POST",
                                       .target = span_of(r->path),
-                                      .headers = {fields, e->token != NULL ? 2 : 1},
+                                      .headers = {fields, token != NULL ? 2 : 1},
                                       .length = (int64_t)r->body.len,
                                       .direct = true};
+}
+
+/* May switch. */
+static enum err
+call_open(struct etcd *e, const struct etcd_request *r, uint64_t between_ms,
+          struct http_call **out, struct errbuf *eb)
+{
+    char *token = e->token != NULL && !r->no_token ? xstrdup(e->token) : NULL;
+    struct http_call_request req;
+    struct field fields[2];
+    enum err rc;
+
+    request_fill(e, r, token, fields, &req);
+    req.first_byte_ms = TRY_MS;
+    req.between_ms = between_ms;
+    rc = http_call_begin(e->http, &req, out, eb);
+    free(token);
+    return rc;
 }
 
 static bool
@@ -130,14 +149,8 @@ enum err
 etcd_stream_begin(struct etcd *e, const struct etcd_request *r, struct http_call **call,
                   struct errbuf *eb)
 {
-    struct http_call_request req;
-    struct field fields[2];
-    enum err rc;
+    enum err rc = call_open(e, r, ETCD_QUIET_MS, call, eb);
 
-    request_fill(e, r, fields, &req);
-    req.first_byte_ms = TRY_MS;
-    req.between_ms = ETCD_QUIET_MS;
-    rc = http_call_begin(e->http, &req, call, eb);
     if (rc != ERR_OK)
         return rc;
     rc = http_call_write(*call, r->body.at, r->body.len, eb);
@@ -174,15 +187,11 @@ static enum etcd_verdict
 try_endpoint(struct etcd *e, const struct etcd_request *r, struct buf *out, enum err *rc,
              struct errbuf *eb)
 {
-    struct http_call_request req;
-    struct field fields[2];
     struct http_call *k;
     int status = 0;
 
     buf_clear(out);
-    request_fill(e, r, fields, &req);
-    req.first_byte_ms = req.between_ms = TRY_MS;
-    *rc = http_call_begin(e->http, &req, &k, eb);
+    *rc = call_open(e, r, TRY_MS, &k, eb);
     if (*rc != ERR_OK) /* the head leaves with the body: nothing was sent */
         return VERDICT_ELSEWHERE;
     *rc = http_call_write(k, r->body.at, r->body.len, eb);
@@ -200,13 +209,12 @@ try_endpoint(struct etcd *e, const struct etcd_request *r, struct buf *out, enum
 static enum err
 login(struct etcd *e, struct buf *out, struct errbuf *eb)
 {
-    struct etcd_request r = {.path = "/v3/auth/authenticate"};
+    struct etcd_request r = {.path = "/v3/auth/authenticate", .no_token = true};
     struct errbuf why;
     struct buf body;
+    char *token = NULL;
     enum err rc;
 
-    free(e->token);
-    e->token = NULL;
     if (e->user == NULL)
         return err_set(eb, ERR_DENIED,
                        "etcd at %s:%u wants a user and a password: give them with "
@@ -217,7 +225,7 @@ login(struct etcd *e, struct buf *out, struct errbuf *eb)
     r.body = buf_span(&body);
     switch (try_endpoint(e, &r, out, &rc, eb)) {
     case VERDICT_DONE:
-        rc = etcd_token_parse(buf_span(out), &e->token, eb);
+        rc = etcd_token_parse(buf_span(out), &token, eb);
         break;
     case VERDICT_FINAL:
         if (etcd_error_parse(buf_span(out), &why) == GRPC_PRECONDITION)
@@ -231,6 +239,11 @@ login(struct etcd *e, struct buf *out, struct errbuf *eb)
     case VERDICT_MAYBE:
     default:
         break;
+    }
+    if (rc ==
+        ERR_OK) { /* another fiber may have logged in meanwhile: the later one stays */
+        free(e->token);
+        e->token = token;
     }
     if (body.len > 0)
         hash_wipe(body.at, body.len);

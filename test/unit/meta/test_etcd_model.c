@@ -376,10 +376,51 @@ users(void *arg)
     model_free(&model);
 }
 
+#define CALLERS 4u
+
+static void
+put_with_old_token(void *arg)
+{
+    for (unsigned i = 0; i < 8; i++) {
+        CHECK(suite_put(arg, "k", "v", META_ANY, NULL) == ERR_OK);
+        (void)!rt_sleep_ms(sim_random() % 3);
+    }
+}
+
+/* The token ends while several fibers call: each logs in, and none loses or frees the token of another. */
+static void
+users_at_once(void *arg)
+{
+    struct model *model = model_new();
+    struct meta_etcd_options o = {.endpoints = model_door(model, 0),
+                                  .prefix = "p/",
+                                  .user = "user",
+                                  .password = "right"};
+    struct meta *m = NULL;
+    struct errbuf eb = {{0}};
+    struct rt_group g;
+
+    (void)arg;
+    model->password = "right";
+    CHECK(meta_open_etcd(&o, &m, &eb) == ERR_OK);
+    REQUIRE(m != NULL);
+    for (unsigned round = 0; round < 10; round++) {
+        model->token++;
+        rt_group_begin(&g);
+        for (unsigned i = 0; i < CALLERS; i++)
+            CHECK(rt_group_start(&g, put_with_old_token, m) == ERR_OK);
+        rt_group_join(&g);
+    }
+    meta_close(&m);
+    model_free(&model);
+}
+
 static void
 test_users(void)
 {
     world(users, 11);
+    for (uint64_t seed = 20; seed < 25; seed++)
+        world(users_at_once, seed);
 }
 
 /* A store that went back in time, or another one, is refused from the first answer on. */
