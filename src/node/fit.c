@@ -9,6 +9,7 @@
 /* Least memory of a request, with its stack; bounds the requests in flight and waiting. */
 #define REQUEST_BYTES       KIB(48)
 #define BUFFERS_LEAST       MIB(256)
+#define CLIENTS_LEAST       MIB(96)
 #define BUFFERS_A_LOOP      MIB(32)
 #define REQUESTS_LEAST      4096u
 #define REQUESTS_A_LOOP     64u
@@ -52,13 +53,17 @@ fit_counts(struct node_options *o, unsigned loops, uint64_t disks, uint64_t rest
             MIN(MAX(BACKEND_CONNECTIONS / loops, BACKEND_LEAST), BACKEND_MOST);
 }
 
-/* Half of what there is, of what buffers, memtables and clients leave. A ninth of it is for its tables and for the
+/* Half of what there is, of what buffers, memtables and clients leave. On a small machine clients keep more than a quarter: a
+ * thousand slow ones of them must not leave the others without memory. A ninth of it is for its tables and for the
  * response cache. */
 static uint64_t
 block_cache_room(const struct node_options *o, const struct node_machine *m,
                  uint64_t rest, uint64_t disks)
 {
-    uint64_t others = o->rt.iobuf_bytes + 2 * disks * o->memtable_bytes + rest / 4;
+    uint64_t clients = o->block_cache_bytes == NODE_AUTO
+                           ? MAX(rest / 4, MIN(rest * 2 / 5, CLIENTS_LEAST))
+                           : rest / 4;
+    uint64_t others = o->rt.iobuf_bytes + 2 * disks * o->memtable_bytes + clients;
     uint64_t room = (rest - MIN(others, rest)) / 9 * 8;
 
     return o->block_cache_bytes == NODE_AUTO

@@ -10,7 +10,7 @@
 #include "base/mem.h"
 
 #define PATH_ROOM 2048
-#define FILE_ROOM 4096 /* memory.stat is the longest */
+#define FILE_ROOM 3072 /* memory.stat is the longest */
 #define NONE      UINT64_MAX
 
 /* The files of one version of control groups. */

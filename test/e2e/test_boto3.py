@@ -76,7 +76,6 @@ def test_wrong_keys_are_refused_even_on_loopback(server, bucket):
 @pytest.mark.parametrize(
     "name, arguments",
     [
-        ("a condition AWS does not know either", {"IfNoneMatch": '"x"'}),
         ("SSE", {"ServerSideEncryption": "AES256"}),
         ("lock", {"ObjectLockMode": "GOVERNANCE", "ObjectLockRetainUntilDate": datetime.datetime(2030, 1, 1)}),
     ],
