@@ -127,8 +127,8 @@ is_user_name(struct span name)
 }
 
 static enum err
-add_user(struct s3acl *out, uint8_t permissions, struct span name, struct arena *a,
-         struct fault *f)
+acl_add_user(struct s3acl *out, uint8_t permissions, struct span name, struct arena *a,
+             struct fault *f)
 {
     if (!is_user_name(name))
         return fault_argument(f, "CanonicalUser/ID", name, "Invalid id");
@@ -175,7 +175,7 @@ s3acl_add_header(struct span value, uint8_t permissions, struct arena *a,
             return fault_argument(f, "x-amz-grant", item,
                                   "A grantee is id=\"NAME\" or uri=\"GROUP\"");
         if (span_case_is(name, "id"))
-            rc = add_user(out, permissions, who, a, f);
+            rc = acl_add_user(out, permissions, who, a, f);
         else if (span_case_is(name, "uri"))
             rc = add_group(out, permissions, who, f);
         else if (span_case_is(name, "emailAddress"))
@@ -233,7 +233,7 @@ end_of_grant(struct acl_reading *r)
         return malformed_acl(r);
     if (r->email.len > 0)
         return no_email(r->fault);
-    return r->id.len > 0 ? add_user(r->out, r->permissions, r->id, r->arena, r->fault)
+    return r->id.len > 0 ? acl_add_user(r->out, r->permissions, r->id, r->arena, r->fault)
                          : add_group(r->out, r->permissions, r->uri, r->fault);
 }
 
@@ -362,7 +362,7 @@ s3acl_encode(const struct s3acl *acl, struct arena *a, struct span *out, struct 
 }
 
 static struct span
-next_line(struct span *rest)
+acl_next_line(struct span *rest)
 {
     const char *end = memchr(rest->at, '\n', rest->len);
     struct span line = {rest->at, end != NULL ? (size_t)(end - rest->at) : rest->len};
@@ -398,9 +398,9 @@ s3acl_decode(struct span kept, struct s3acl *out)
     out->count = 0;
     if (kept.len > S3ACL_KEPT_MAX)
         return false;
-    out->owner = next_line(&kept);
+    out->owner = acl_next_line(&kept);
     while (kept.len > 0)
-        if (!decode_grant(next_line(&kept), out))
+        if (!decode_grant(acl_next_line(&kept), out))
             return false;
     return true;
 }

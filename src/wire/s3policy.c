@@ -373,7 +373,8 @@ take_conditions(struct parsing *p, const json_t *v, struct statement *s)
 }
 
 static enum err
-take_member(struct parsing *p, const char *name, const json_t *v, struct statement *s)
+policy_take_member(struct parsing *p, const char *name, const json_t *v,
+                   struct statement *s)
 {
     if (strcmp(name, "Sid") == 0)
         return json_is_string(v) ? ERR_OK : bad_policy(p, "Sid must be a text", NULL);
@@ -413,7 +414,7 @@ take_statement(struct parsing *p, json_t *v)
         return bad_policy(p, "a statement must be an object", NULL);
     json_object_foreach(v, name, value)
     {
-        enum err rc = take_member(p, name, value, s);
+        enum err rc = policy_take_member(p, name, value, s);
 
         if (rc != ERR_OK)
             return rc;
@@ -426,7 +427,7 @@ take_statement(struct parsing *p, json_t *v)
 }
 
 static enum err
-take_document(struct parsing *p, const json_t *root)
+policy_take_document(struct parsing *p, const json_t *root)
 {
     json_t *list = json_object_get(root, "Statement");
     json_t *version = json_object_get(root, "Version");
@@ -489,7 +490,7 @@ s3policy_parse(struct span json, struct span bucket, struct s3policy **out,
                        where.line, root == NULL ? where.text : "not an object");
     }
     p.policy = xcalloc(1, sizeof *p.policy);
-    rc = take_document(&p, root);
+    rc = policy_take_document(&p, root);
     json_decref(root);
     if (rc != ERR_OK)
         s3policy_free(&p.policy);

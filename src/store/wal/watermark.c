@@ -1,6 +1,7 @@
 #include "store/wal/watermark.h"
 
 #include <assert.h>
+#include <endian.h>
 #include <stdlib.h>
 
 #include "base/cursor.h"
@@ -67,9 +68,12 @@ watermark_encode(const struct watermark *w, char out[WATERMARK_SLOT])
     format_put_be(out + 32, w->version.epoch, 8);
     format_put_be(out + 40, w->version.counter, 8);
     for (uint32_t i = 0; i < w->count; i++, at += KEY_BYTES) {
-        format_put_be(at, w->keys[i].batch, 8);
-        format_put_be(at + 8, w->keys[i].hash, 8);
-        format_put_be(at + 16, w->keys[i].bucket, 4);
+        uint64_t batch = htobe64(w->keys[i].batch), hash = htobe64(w->keys[i].hash);
+        uint32_t bucket = htobe32(w->keys[i].bucket);
+
+        memcpy(at, &batch, sizeof batch); /* of each commit batch: no loop over bytes */
+        memcpy(at + 8, &hash, sizeof hash);
+        memcpy(at + 16, &bucket, sizeof bucket);
     }
     memset(at, 0, align_up(len, 512) - len);
     format_put_be(out + SUM_AT, watermark_sum(out, len), 4);
