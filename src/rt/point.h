@@ -92,7 +92,10 @@
     /* a part of an upload was listed, and is about to be read */                        \
     X(SCRUB_PART, "scrub.part")                                                          \
     /* the disks that could hold a key are chosen, and not asked yet */                  \
-    X(PLACES_CHOSEN, "places.chosen")
+    X(PLACES_CHOSEN, "places.chosen")                                                    \
+    /* the version of an archive is known, and its members are not read yet */           \
+    X(SHARD_FOUND, "shard.found")                                                        \
+    X(SHARD_OPENED, "shard.opened")
 
 enum point {
 #define X(id, name) POINT_##id,

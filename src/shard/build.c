@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "rt/point.h"
 #include "shard/internal.h"
 #include "wire/etag.h"
 
@@ -80,19 +81,33 @@ build_copy_member(struct shard_build *b, struct shard_scan *scan,
     return rc;
 }
 
-/* The members that it has, in their order. */
+/* Another one replaced or deleted the shard while this one added to it. */
+static enum err
+build_lost_race(const struct shard_build *b, struct errbuf *eb)
+{
+    return err_set(eb, ERR_PRECONDITION,
+                   "the shard \"%.*s\" was changed while members were added to it",
+                   (int)MIN(b->ask.key.len, 200), b->ask.key.at);
+}
+
+/* The members that it has, in their order. ERR_PRECONDITION: they are another version's now. */
 static enum err
 build_copy_old(struct shard_build *b, struct errbuf *eb)
 {
     struct shard_match *all = NULL;
     struct shard_scan *scan = NULL;
     struct shard_member m;
+    struct shard_version old;
+    struct shard_ask ask = b->ask;
     bool end = false;
     enum err rc = shard_match_new(SHARD_MATCH_PREFIX, SPAN(""), &all, eb);
 
     assert(b->had);
+    shard_version_of(&b->old, b->ask.bucket->cached, &old);
+    ask.version = &old;
+    POINT(SHARD_FOUND);
     if (rc == ERR_OK)
-        rc = shard_scan_open(b->s, &b->ask, all, &scan, eb);
+        rc = shard_scan_open(b->s, &ask, all, &scan, eb);
     while (rc == ERR_OK) {
         rc = shard_scan_next(scan, &m, &end, eb);
         if (rc != ERR_OK || end)
@@ -101,7 +116,7 @@ build_copy_old(struct shard_build *b, struct errbuf *eb)
     }
     shard_scan_close(&scan);
     shard_match_free(&all);
-    return rc;
+    return rc == ERR_NOT_FOUND ? build_lost_race(b, eb) : rc;
 }
 
 enum err
@@ -208,6 +223,8 @@ shard_build_commit(struct shard_build **bp, struct errbuf *eb)
     }
     if (rc == ERR_OK)
         rc = object_put_commit(&b->put, &meta, b->arena, &out, eb);
+    if (rc == ERR_NOT_FOUND && b->had) /* it was deleted */
+        rc = build_lost_race(b, eb);
     shard_build_abort(bp);
     return rc;
 }

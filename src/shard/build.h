@@ -1,5 +1,5 @@
 /* build: a new version of a shard: the members that it has, then more. Readers see the old version until the commit; a commit fails with
- * ERR_PRECONDITION when another one came between, so no append is lost.
+ * ERR_PRECONDITION when another one came between, so no append is lost. So does the begin, when the members that it copies are replaced.
  *
  * Memory: the writer's. The new version is written as it comes; an abort leaves nothing. Fibers: one; everything may switch.
  */

@@ -21,6 +21,8 @@ struct shard_ask {
     const struct map_bucket *bucket; /* borrowed while the reader is open */
     struct span key;                 /* likewise */
     enum shard_format format;        /* SHARD_NONE: by the extension of `key` */
+    const struct shard_version
+        *version; /* borrowed: another one is ERR_NOT_FOUND; NULL: the current one */
 };
 struct shard_reader;
 /* ERR_NOT_FOUND: no such object, or the object has no such member; ERR_BAD_REQUEST: it is no archive, or a damaged one. On ERR_OK the

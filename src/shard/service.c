@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "rt/loop.h"
+#include "rt/point.h"
 #include "shard/internal.h"
 
 /* An index under construction: other readers of this loop wait for it. On the builder's stack. */
@@ -103,6 +104,16 @@ find_or_build_index(struct shard_service *s, const struct shard_ask *ask,
     }
 }
 
+static enum err
+check_version(const struct shard_ask *ask, const struct shard_object *o,
+              struct errbuf *eb)
+{
+    if (ask->version == NULL || shard_version_eq(&o->version, ask->version))
+        return ERR_OK;
+    return err_set(eb, ERR_NOT_FOUND, "the shard \"%.*s\" was replaced",
+                   (int)MIN(ask->key.len, 200), ask->key.at);
+}
+
 enum err
 shard_open_archive(struct shard_service *s, const struct shard_ask *ask,
                    struct shard_open *out, struct errbuf *eb)
@@ -123,10 +134,12 @@ shard_open_archive(struct shard_service *s, const struct shard_ask *ask,
     do {
         replaced = false;
         rc = shard_object_open(&out->object, s->object, ask->bucket, ask->key, eb);
-        if (rc != ERR_OK || !shard_format_is_indexed(out->format))
+        if (rc != ERR_OK)
             break;
-        rc = find_or_build_index(s, ask, out, eb);
-        replaced = rc == ERR_NOT_FOUND;
+        rc = check_version(ask, &out->object, eb);
+        if (rc == ERR_OK && shard_format_is_indexed(out->format))
+            rc = find_or_build_index(s, ask, out, eb);
+        replaced = rc == ERR_NOT_FOUND && ask->version == NULL;
         if (rc != ERR_OK)
             shard_close_archive(out);
     } while (replaced && rt_retry());
@@ -135,6 +148,8 @@ shard_open_archive(struct shard_service *s, const struct shard_ask *ask,
         rc = ERR_BUSY;
     if (rc == ERR_BAD_REQUEST)
         err_prefix(eb, "archive \"%.*s\"", (int)MIN(ask->key.len, 150), ask->key.at);
+    if (rc == ERR_OK)
+        POINT(SHARD_OPENED);
     return rc;
 }
 

@@ -23,6 +23,13 @@ archive_fault(struct request *q, enum err rc, struct errbuf *eb)
     return ais_fault_from(q, rc, eb);
 }
 
+static enum err
+archive_replaced(struct errbuf *eb)
+{
+    return err_set(eb, ERR_BUSY,
+                   "the archive was replaced again and again while it was read");
+}
+
 /* The archive that the request names, and its format: by archmime, else by the object's name. */
 static enum err
 archive_asked(struct request *q, struct shard_ask *ask)
@@ -101,6 +108,8 @@ ais_get_member(struct request *q)
         if (rc == ERR_OK)
             rc = shard_member_next(r, &piece, &eb);
     } while (rc == ERR_NOT_FOUND && found && rt_retry());
+    if (rc == ERR_NOT_FOUND && found)
+        rc = archive_replaced(&eb);
     rc = rc == ERR_OK ? member_send(q, r, piece) : archive_fault(q, rc, &eb);
     shard_member_close(&r);
     return rc;
@@ -140,28 +149,43 @@ members_sink(void *arg, struct span bytes, struct errbuf *eb)
     return http_reply_write(((struct request *)arg)->http, bytes.at, bytes.len);
 }
 
-static enum err
-members_send_one(struct shard_scan *scan, const struct shard_member *m,
-                 struct shard_writer *w, struct errbuf *eb)
-{
-    struct span piece = {"", 1};
-    enum err rc = shard_writer_member(w, m->name, m->size, m->mtime_s, eb);
+/* Where the scan is: a member, and the first piece of its bytes. */
+struct matching {
+    struct shard_scan *scan; /* owned */
+    struct shard_member m;
+    struct span piece;
+    bool end; /* there is no member */
+};
 
-    while (rc == ERR_OK && piece.len > 0) {
-        rc = shard_scan_data(scan, &piece, eb);
+static enum err
+matching_next(struct matching *at, struct errbuf *eb)
+{
+    enum err rc = shard_scan_next(at->scan, &at->m, &at->end, eb);
+
+    if (rc == ERR_OK && !at->end)
+        rc = shard_scan_data(at->scan, &at->piece, eb);
+    return rc;
+}
+
+static enum err
+members_send_one(struct matching *at, struct shard_writer *w, struct errbuf *eb)
+{
+    enum err rc = shard_writer_member(w, at->m.name, at->m.size, at->m.mtime_s, eb);
+
+    while (rc == ERR_OK && at->piece.len > 0) {
+        rc = shard_writer_data(w, at->piece, eb);
         if (rc == ERR_OK)
-            rc = shard_writer_data(w, piece, eb);
+            rc = shard_scan_data(at->scan, &at->piece, eb);
     }
     return rc;
 }
 
 /* From the first member that matches on. */
 static enum err
-members_send(struct request *q, struct shard_scan *scan, struct shard_member *m)
+members_send(struct request *q, struct matching *at)
 {
     struct shard_writer *w = NULL;
     struct errbuf eb = {{0}};
-    bool end = false;
     enum err rc =
         shard_writer_new(SHARD_TAR, (struct shard_sink){members_sink, q}, &w, &eb);
 
@@ -169,10 +193,10 @@ members_send(struct request *q, struct shard_scan *scan, struct shard_member *m)
         return ais_fault_from(q, rc, &eb);
     archive_put_type(q, shard_format_media(SHARD_TAR));
     rc = http_reply_begin(q->http, 200, HTTP_CHUNKED);
-    while (rc == ERR_OK && !end) {
-        rc = members_send_one(scan, m, w, &eb);
+    while (rc == ERR_OK && !at->end) {
+        rc = members_send_one(at, w, &eb);
         if (rc == ERR_OK)
-            rc = shard_scan_next(scan, m, &end, &eb);
+            rc = matching_next(at, &eb);
     }
     if (rc == ERR_OK)
         rc = shard_writer_end(w, &eb);
@@ -184,17 +208,32 @@ members_send(struct request *q, struct shard_scan *scan, struct shard_member *m)
     return ERR_OK;
 }
 
+static enum err
+matching_open(struct request *q, const struct shard_ask *ask, struct shard_match *match,
+              struct matching *at, struct errbuf *eb)
+{
+    bool found;
+    enum err rc;
+
+    do { /* replaced between the index and the first read */
+        shard_scan_close(&at->scan);
+        rc = shard_scan_open(q->api->shards, ask, match, &at->scan, eb);
+        found = rc == ERR_OK;
+        if (found)
+            rc = matching_next(at, eb);
+    } while (rc == ERR_NOT_FOUND && found && rt_retry());
+    return rc == ERR_NOT_FOUND && found ? archive_replaced(eb) : rc;
+}
+
 enum err
 ais_get_matching(struct request *q)
 {
     struct span pattern = query_get(&q->query, "archregx");
     enum shard_match_kind kind = SHARD_MATCH_PREFIX;
     struct shard_match *match = NULL;
-    struct shard_scan *scan = NULL;
-    struct shard_member m;
+    struct matching at = {.scan = NULL};
     struct errbuf eb = {{0}};
     struct shard_ask ask;
-    bool end = false;
     enum err rc = archive_asked(q, &ask);
 
     if (rc == ERR_OK)
@@ -203,14 +242,12 @@ ais_get_matching(struct request *q)
         return rc;
     rc = shard_match_new(kind, pattern, &match, &eb);
     if (rc == ERR_OK)
-        rc = shard_scan_open(q->api->shards, &ask, match, &scan, &eb);
-    if (rc == ERR_OK)
-        rc = shard_scan_next(scan, &m, &end, &eb);
-    if (rc == ERR_OK && end)
+        rc = matching_open(q, &ask, match, &at, &eb);
+    if (rc == ERR_OK && at.end)
         rc = err_set(&eb, ERR_NOT_FOUND, "no member matches \"%.*s\"",
                      (int)MIN(pattern.len, 100u), pattern.at);
-    rc = rc == ERR_OK ? members_send(q, scan, &m) : archive_fault(q, rc, &eb);
-    shard_scan_close(&scan);
+    rc = rc == ERR_OK ? members_send(q, &at) : archive_fault(q, rc, &eb);
+    shard_scan_close(&at.scan);
     shard_match_free(&match);
     return rc;
 }
@@ -231,6 +268,16 @@ append_how(struct request *q, enum shard_build_how *how)
            : (flags & 1) != 0 ? SHARD_BUILD_APPEND
                               : SHARD_BUILD_NEW;
     return ERR_OK;
+}
+
+static enum err
+append_fault(struct request *q, enum err rc, struct errbuf *eb)
+{
+    if (rc != ERR_PRECONDITION)
+        return archive_fault(q, rc, eb);
+    return ais_fault(
+        q, 409, "ErrBusy", "archive \"%s/%.*s\" was changed meanwhile; send it again",
+        q->ais->bucket.text, (int)MIN(q->name.key.len, 200u), q->name.key.at);
 }
 
 static enum err
@@ -262,17 +309,12 @@ append_member(struct request *q, struct s3_body *body, const struct shard_ask *a
     enum err rc = shard_build_begin(q->api->shards, ask, how, &b, &eb);
 
     if (rc != ERR_OK)
-        return archive_fault(q, rc, &eb);
+        return append_fault(q, rc, &eb);
     rc = append_body(q, body, b);
     if (rc == ERR_OK) {
         rc = shard_build_commit(&b, &eb);
-        if (rc == ERR_PRECONDITION)
-            rc = ais_fault(q, 409, "ErrBusy",
-                           "archive \"%s/%.*s\" was changed meanwhile; send it again",
-                           q->ais->bucket.text, (int)MIN(q->name.key.len, 200u),
-                           q->name.key.at);
-        else if (rc != ERR_OK)
-            rc = archive_fault(q, rc, &eb);
+        if (rc != ERR_OK)
+            rc = append_fault(q, rc, &eb);
     }
     shard_build_abort(&b);
     return rc;
