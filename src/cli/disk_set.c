@@ -215,7 +215,7 @@ static const struct flag add_flags[] = {
 static const char *const add_examples[] = {"forebay disk add /mnt/disk4", NULL};
 static const struct verb add = {
     .name = "disk add",
-    .summary = "add a disk to a running node",
+    .summary = "add a disk to a running node, or take back one that was out",
     .arguments = "DIR",
     .least = 1,
     .most = 1,
@@ -223,7 +223,9 @@ static const struct verb add = {
     .flags = add_flags,
     .more = "The folder is on the server's machine. Objects that belong on the "
             "new disk move in the background. Name the folder at\n"
-            "the next start of the server, too.",
+            "the next start of the server, too. A disk of this node that is out of "
+            "service is taken "
+            "back, and gets what it missed.",
 };
 
 static enum exit_code

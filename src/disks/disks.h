@@ -340,8 +340,9 @@ struct disks_folder_may {
 enum err disks_folder_check(const char *path, const struct disks_folder_may *may,
                             struct errbuf *eb) MUST_CHECK;
 /* Adds a folder as a disk of the node, and creates it if it is missing. Keys placed there by
- * their order move there in the background. ERR_DENIED, ERR_EXISTS with a message: it is, or
- * was, a disk of a node. */
+ * their order move there in the background. A disk of this node that is out of service is taken
+ * back. ERR_DENIED, ERR_EXISTS with a message: it is, or was, a disk of a node. ERR_BUSY: calls
+ * are still inside the disk that failed. */
 enum err disks_add(struct disks *ds, const char *path, uint8_t id[16],
                    struct errbuf *eb) MUST_CHECK;
 /* Drains a disk. `which`: the path as listed, or the first 6 or more characters of the id. The

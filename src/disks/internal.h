@@ -59,7 +59,8 @@ struct replica_slot {
     uint64_t
         went_at; /* id counter when it went out: it coordinated no later prepare; 0: an earlier
                   * start */
-    bool retiring;     /* removed; waits for every loop to pass */
+    bool replaced;     /* its disk returned, and has a later slot */
+    bool retiring;     /* removed, or its disk returns; waits for every loop to pass */
     _Atomic bool gone; /* every loop has passed */
 };
 
@@ -284,6 +285,9 @@ set_changed(struct disks *ds)
 
 /* Before the first disk opens: versions of this start are of control.o.map_epoch. */
 void map_epoch_begin(struct disks *ds);
+/* Makes `epoch` durable on every disk, then that of new versions; nothing where it is not higher. The caller holds
+ * `changing`. Control loop. May switch. */
+enum err map_epoch_raise(struct disks *ds, uint64_t epoch, struct errbuf *eb) MUST_CHECK;
 /* All are open: a disk whose logs had a later epoch than its superblock has raised it for all. */
 enum err map_epoch_opened(struct disks *ds, struct errbuf *eb) MUST_CHECK;
 

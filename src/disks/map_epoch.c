@@ -61,6 +61,21 @@ map_epoch_opened(struct disks *ds, struct errbuf *eb)
     return raise_everywhere(ds, epoch, eb);
 }
 
+enum err
+map_epoch_raise(struct disks *ds, uint64_t epoch, struct errbuf *eb)
+{
+    enum err rc = ERR_OK;
+
+    assert(rt_loop_index() == 0);
+    assert(epoch > 0);
+    if (epoch <= disks_map_epoch(ds))
+        return ERR_OK;
+    rc = raise_everywhere(ds, epoch, eb);
+    if (rc == ERR_OK)
+        atomic_store(&ds->ids.map_epoch, epoch);
+    return rc;
+}
+
 struct raising {
     struct disks *ds;
     uint64_t epoch;
@@ -79,11 +94,7 @@ raise_on_loop_0(void *arg)
         (void)err_set(r->eb, r->rc, "the change of the map's epoch was cancelled");
         return;
     }
-    if (r->epoch > disks_map_epoch(ds)) {
-        r->rc = raise_everywhere(ds, r->epoch, r->eb);
-        if (r->rc == ERR_OK)
-            atomic_store(&ds->ids.map_epoch, r->epoch);
-    }
+    r->rc = map_epoch_raise(ds, r->epoch, r->eb);
     rt_sem_release(&ds->control.changing);
 }
 

@@ -492,8 +492,7 @@ work(struct disks *ds)
                                             rb->states_of_pass == ds->control.states))
         return;
     if (!rebalancer_pass(ds)) {
-        if (rb->now.failed > 0)
-            rb->retry_at_ms = rt_now_ns() / 1000000u + RETRY_MS;
+        rb->retry_at_ms = rb->now.failed > 0 ? rt_now_ns() / 1000000u + RETRY_MS : 0;
         return;
     }
     if (!rt_sem_try_acquire(&ds->control.changing))

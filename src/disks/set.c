@@ -453,6 +453,8 @@ take_states(struct disks *ds)
         struct membership_disk *d = membership_find(r, ds->slots[i].id);
 
         assert(d != NULL);
+        if (ds->slots[i].replaced)
+            continue; /* a later slot tells */
         if (ds->slots[i].at.store != NULL)
             d->generation = store_generation(ds->slots[i].at.store);
         d->state = of[ds->slots[i].in_list];

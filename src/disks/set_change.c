@@ -197,6 +197,25 @@ set_change_open(struct disks *ds)
     changes_before_end(ds);
 }
 
+void
+replica_set_open(struct disks *ds)
+{
+    assert(rt_loop_index() == 0);
+    out_become_missed(ds);
+    set_change_open(ds);
+}
+
+void
+replica_slot_abandon(struct disks *ds)
+{
+    struct replica_slot *s = &ds->slots[atomic_load(&ds->slot_count)];
+
+    assert(s->at.store != NULL);
+    store_close(&s->at.store);
+    free(s->path);
+    *s = (struct replica_slot){0};
+}
+
 struct change {
     struct disks *ds;
     const char *which;
@@ -248,32 +267,36 @@ check_generation(struct disks *ds, struct errbuf *eb)
 
 /* ---- add ---- */
 
+/* *former: the slot in which this disk went out of service; DISKS_MAX: it is new. */
 static enum err
-check_new(struct disks *ds, const char *path, struct errbuf *eb)
+check_new(struct disks *ds, const char *path, struct store_identity *is, unsigned *former,
+          struct errbuf *eb)
 {
-    struct store_identity is;
-    enum err rc = store_identify(path, &is, eb);
+    enum err rc = store_identify(path, is, eb);
 
+    *former = DISKS_MAX;
     if (rc == ERR_NOT_FOUND)
         return ERR_OK;
     if (rc != ERR_OK)
         return rc;
+    if (replica_find_out(ds, is->disk_id, former))
+        return ERR_OK;
     for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++)
         if (replica_state(&ds->slots[i]) != REPLICA_REMOVED &&
-            memcmp(ds->slots[i].id, is.disk_id, 16) == 0)
+            memcmp(ds->slots[i].id, is->disk_id, 16) == 0)
             return err_set(eb, ERR_EXISTS, "%s is, or is a copy of, disk %s of this node",
                            path, ds->slots[i].path);
-    if (is.removed)
+    if (is->removed)
         return err_set(eb, ERR_DENIED,
                        "%s was removed from its node, and what is on it is no longer "
                        "current; empty the folder to use it as a new disk",
                        path);
-    if (memcmp(is.cluster_id, ds->control.o.cluster_id, 16) != 0)
+    if (memcmp(is->cluster_id, ds->control.o.cluster_id, 16) != 0)
         return err_set(eb, ERR_DENIED,
                        "%s is a disk of another cluster; its objects come over by an "
                        "export and an import",
                        path);
-    return is.node_state
+    return is->node_state
                ? err_set(eb, ERR_DENIED, "%s holds the state of a node of its own", path)
                : ERR_OK;
 }
@@ -282,21 +305,26 @@ static enum err
 add(struct change *c)
 {
     struct disks *ds = c->ds;
+    struct store_identity is = {.generation = 0};
     struct replica_slot *s;
+    unsigned former;
     enum err rc;
 
     if (ds->control.state == NULL)
         return err_set(c->eb, ERR_NOT_IMPLEMENTED, "this node keeps no list of disks");
-    rc = check_new(ds, c->which, c->eb);
+    rc = check_new(ds, c->which, &is, &former, c->eb);
     if (rc == ERR_OK)
         rc = check_generation(ds, c->eb);
+    if (rc == ERR_OK && former != DISKS_MAX) {
+        memcpy(c->id, is.disk_id, sizeof is.disk_id);
+        return replica_take_back(ds, former, c->which, &is, c->eb);
+    }
     if (rc == ERR_OK)
         rc = replica_slot_open(ds, c->which, false, c->eb);
     if (rc != ERR_OK)
         return rc;
     s = &ds->slots[atomic_load(&ds->slot_count)];
-    out_become_missed(ds);
-    set_change_open(ds);
+    replica_set_open(ds);
     ds->control.membership.open = true;
     atomic_store(&s->state, REPLICA_ACTIVE);
     rc = membership_store(ds, c->eb);
@@ -304,8 +332,7 @@ add(struct change *c)
         struct membership *r = &ds->control.membership;
 
         free(r->disks[--r->count].path);
-        store_close(&s->at.store);
-        free(s->path);
+        replica_slot_abandon(ds);
         return rc;
     }
     memcpy(c->id, s->id, sizeof s->id);

@@ -159,6 +159,8 @@ admin_disk_refuse(struct request *q, enum err rc, const struct errbuf *eb)
 {
     if (rc == ERR_NOT_FOUND)
         return fault_set(&q->fault, S3_NoSuchKey, "%s", eb->text);
+    if (rc == ERR_EXISTS)
+        return fault_set(&q->fault, S3_OperationAborted, "%s", eb->text);
     if (rc == ERR_IO)
         return fault_set(&q->fault, S3_InternalError, "%s", eb->text);
     return fault_from(q, rc, eb);
