@@ -176,3 +176,16 @@ extern const struct engine_ops uring_ops, epoll_ops, sim_ops;
 /* rt_run() with the engine given; sim_run_world() calls it with sim_ops. */
 enum err rt_run_on(const struct engine_ops *ops, const struct rt_options *options,
                    fiber_fn *start, void *arg, struct errbuf *eb) MUST_CHECK;
+
+/* The simulator's nodes: several runtimes in one thread, each with one loop, turned by the simulator. It enters one,
+ * turns it or wakes its fibers, and leaves. Nothing of a runtime may be touched while another one is entered. */
+struct runtime;
+void runtimes_begin(const struct engine_ops *ops);
+void runtimes_end(void);
+/* Returns the one that was entered before, for a later call. NULL: none of them. */
+struct runtime *runtime_enter(struct runtime *r);
+/* `start` runs at the first turn; `options` outlive the runtime. */
+enum err runtime_open(const struct rt_options *options, fiber_fn *start, void *arg,
+                      struct runtime **out, struct errbuf *eb) MUST_CHECK;
+bool runtime_turn(struct runtime *r);    /* false: that was its last turn */
+void runtime_close(struct runtime **rp); /* entered, after its last turn */

@@ -40,9 +40,7 @@ struct seat {
     struct rt_msg stop, exit;
 };
 
-/* One runtime at a time in a process: its functions find it without a parameter. */
-static struct {
-    const struct engine_ops *ops;
+struct runtime {
     const struct rt_options *options;
     struct loop *loops; /* owned */
     struct seat *seats; /* owned */
@@ -51,18 +49,24 @@ static struct {
     void *main_arg;
     struct stop_token token;
     struct start start;
-} rt = {.ops = &epoll_ops};
+};
+
+/* Functions find their runtime without a parameter. A process has one; the simulator has one for each of its nodes, and
+ * runtime_enter() says which of them this thread works in. The engine is the same for all. */
+static struct runtime of_process;
+static struct runtime *rt = &of_process;
+static const struct engine_ops *engine = &epoll_ops;
 
 const struct engine_ops *
 rt_engine_ops(void)
 {
-    return rt.ops;
+    return engine;
 }
 
 enum rt_engine
 rt_engine_now(void)
 {
-    return rt.ops->kind;
+    return engine->kind;
 }
 
 const char *
@@ -78,7 +82,7 @@ rt_engine_name(enum rt_engine e)
 unsigned
 rt_loop_count(void)
 {
-    return rt.count;
+    return rt->count;
 }
 
 unsigned
@@ -97,8 +101,8 @@ rt_on_loop(void)
 struct loop *
 loop_at(unsigned index)
 {
-    assert(index < rt.count);
-    return &rt.loops[index];
+    assert(index < rt->count);
+    return &rt->loops[index];
 }
 
 /* ---- the end ---- */
@@ -136,11 +140,11 @@ loop_pass_token(struct loop *l)
 
     assert(t != NULL);
     assert(loop_quiet(l));
-    if (l->index == 0 && t->at == rt.count) {
+    if (l->index == 0 && t->at == rt->count) {
         if (t->count == t->last_count) {
-            for (unsigned i = 0; i < rt.count; i++) {
-                rt.seats[i].exit.fn = on_exit_message;
-                rt_post(i, &rt.seats[i].exit);
+            for (unsigned i = 0; i < rt->count; i++) {
+                rt->seats[i].exit.fn = on_exit_message;
+                rt_post(i, &rt->seats[i].exit);
             }
             l->token = NULL;
             return;
@@ -152,20 +156,20 @@ loop_pass_token(struct loop *l)
     t->count += l->started + l->messages;
     t->at++;
     l->token = NULL;
-    rt_post(t->at % rt.count, &t->msg);
+    rt_post(t->at % rt->count, &t->msg);
 }
 
 static void
 run_main(void *arg)
 {
     (void)arg;
-    rt.main(rt.main_arg);
-    for (unsigned i = 0; i < rt.count; i++) {
-        rt.seats[i].stop.fn = on_stop_message;
-        rt_post(i, &rt.seats[i].stop);
+    rt->main(rt->main_arg);
+    for (unsigned i = 0; i < rt->count; i++) {
+        rt->seats[i].stop.fn = on_stop_message;
+        rt_post(i, &rt->seats[i].stop);
     }
-    rt.token = (struct stop_token){.msg.fn = run_on_token, .last_count = UINT64_MAX};
-    rt_post(0, &rt.token.msg);
+    rt->token = (struct stop_token){.msg.fn = run_on_token, .last_count = UINT64_MAX};
+    rt_post(0, &rt->token.msg);
 }
 
 /* ---- the start ---- */
@@ -174,11 +178,11 @@ run_main(void *arg)
 static enum err
 run_report_start(enum err rc)
 {
-    struct start *s = &rt.start;
+    struct start *s = &rt->start;
 
     lock_acquire(&s->lock);
     s->reported++;
-    assert(s->reported < rt.count); /* loop 0 does not report */
+    assert(s->reported < rt->count); /* loop 0 does not report */
     if (rc != ERR_OK)
         s->rc = rc;
     pthread_cond_broadcast(&s->changed);
@@ -192,7 +196,7 @@ run_report_start(enum err rc)
 static void
 run_announce(unsigned started, enum err rc)
 {
-    struct start *s = &rt.start;
+    struct start *s = &rt->start;
 
     lock_acquire(&s->lock);
     while (s->reported < started)
@@ -210,17 +214,17 @@ run_announce(unsigned started, enum err rc)
 static void
 leave_together(struct loop *l)
 {
-    struct start *s = &rt.start;
+    struct start *s = &rt->start;
 
     lock_acquire(&s->lock);
     s->left++;
-    assert(s->left <= rt.count);
+    assert(s->left <= rt->count);
     pthread_cond_broadcast(&s->changed);
     if (l->index == 0) {
-        while (s->left < rt.count)
+        while (s->left < rt->count)
             lock_wait(&s->lock, &s->changed);
         lock_release(&s->lock);
-        if (!rt.ops->single)
+        if (!engine->single)
             pools_stop();
         lock_acquire(&s->lock);
         s->may_close = true;
@@ -262,8 +266,8 @@ loop_thread(void *arg)
     enum err opened, rc;
 
     signals_thread_begin(&stack);
-    bind_to(rt.seats[l->index].cpu);
-    opened = loop_open(l, rt.options, rt.count, &eb);
+    bind_to(rt->seats[l->index].cpu);
+    opened = loop_open(l, rt->options, rt->count, &eb);
     if (opened != ERR_OK)
         LOG(LOG_WARN, "rt.loop", "a loop could not start", L_U64("loop", l->index),
             L_TEXT("why", eb.text));
@@ -282,18 +286,19 @@ start_threads(struct errbuf *eb)
     enum err rc = ERR_OK;
     unsigned started = 0;
 
-    for (unsigned i = 1; i < rt.count && rc == ERR_OK; i++) {
-        int error = pthread_create(&rt.seats[i].thread, NULL, loop_thread, &rt.loops[i]);
+    for (unsigned i = 1; i < rt->count && rc == ERR_OK; i++) {
+        int error =
+            pthread_create(&rt->seats[i].thread, NULL, loop_thread, &rt->loops[i]);
 
         if (error != 0)
             rc = err_errno(eb, ERR_BUSY, error, "thread of loop %u", i);
         else
             started++;
-        rt.seats[i].joinable = error == 0;
+        rt->seats[i].joinable = error == 0;
     }
     run_announce(started, rc);
-    if (rc == ERR_OK && rt.start.rc != ERR_OK)
-        rc = err_set(eb, rt.start.rc, "not every loop could start; see the log");
+    if (rc == ERR_OK && rt->start.rc != ERR_OK)
+        rc = err_set(eb, rt->start.rc, "not every loop could start; see the log");
     return rc;
 }
 
@@ -301,12 +306,12 @@ start_threads(struct errbuf *eb)
 static enum err
 run_loops(struct errbuf *eb)
 {
-    struct loop *zero = &rt.loops[0];
+    struct loop *zero = &rt->loops[0];
     struct signal_stack stack;
     enum err rc;
 
     signals_thread_begin(&stack);
-    rc = loop_open(zero, rt.options, rt.count, eb);
+    rc = loop_open(zero, rt->options, rt->count, eb);
     if (rc == ERR_OK) {
         rc = start_threads(eb);
         if (rc == ERR_OK &&
@@ -314,9 +319,9 @@ run_loops(struct errbuf *eb)
             abort(); /* the first stack of the first loop: stacks_init() guarantees it */
         if (rc == ERR_OK)
             turn_until_exit(zero);
-        for (unsigned i = 1; i < rt.count; i++)
-            if (rt.seats[i].joinable)
-                pthread_join(rt.seats[i].thread, NULL);
+        for (unsigned i = 1; i < rt->count; i++)
+            if (rt->seats[i].joinable)
+                pthread_join(rt->seats[i].thread, NULL);
         signals_close(zero);
         loop_close(zero);
     }
@@ -333,17 +338,43 @@ seat_loops(const struct rt_options *o, bool single)
 
     CPU_ZERO(&mask);
     (void)sched_getaffinity(0, sizeof mask, &mask);
-    rt.count = single ? 1 : o->loops > 0 ? o->loops : rt_cpus();
-    rt.loops = xcalloc(rt.count, sizeof *rt.loops);
-    rt.seats = xcalloc(rt.count, sizeof *rt.seats);
-    for (unsigned i = 0; i < rt.count; i++) {
-        rt.loops[i].index = i;
-        rt.loops[i].ops = rt.ops;
-        rt.seats[i].cpu = -1;
+    rt->count = single ? 1 : o->loops > 0 ? o->loops : rt_cpus();
+    rt->loops = xcalloc(rt->count, sizeof *rt->loops);
+    rt->seats = xcalloc(rt->count, sizeof *rt->seats);
+    for (unsigned i = 0; i < rt->count; i++) {
+        rt->loops[i].index = i;
+        rt->loops[i].ops = engine;
+        rt->seats[i].cpu = -1;
     }
-    for (int cpu = 0; o->pin && !single && cpu < CPU_SETSIZE && n < rt.count; cpu++)
+    for (int cpu = 0; o->pin && !single && cpu < CPU_SETSIZE && n < rt->count; cpu++)
         if (CPU_ISSET((size_t)cpu, &mask))
-            rt.seats[n++].cpu = cpu;
+            rt->seats[n++].cpu = cpu;
+}
+
+static void
+runtime_init(const struct rt_options *options, fiber_fn *start, void *arg)
+{
+    assert(start != NULL);
+    rt->options = options;
+    rt->main = start;
+    rt->main_arg = arg;
+    rt->start = (struct start){.rc = ERR_OK};
+    lock_init(&rt->start.lock, LOCK_START);
+    pthread_cond_init(&rt->start.changed, NULL);
+    seat_loops(options, engine->single);
+}
+
+static void
+runtime_fini(void)
+{
+    assert(loop_self == NULL);
+    pthread_cond_destroy(&rt->start.changed);
+    lock_fini(&rt->start.lock);
+    free(rt->seats);
+    free(rt->loops);
+    rt->seats = NULL;
+    rt->loops = NULL;
+    rt->count = 0;
 }
 
 enum err
@@ -354,27 +385,21 @@ rt_run_on(const struct engine_ops *ops, const struct rt_options *options, fiber_
     bool pinned;
     enum err rc;
 
-    assert(rt.loops == NULL); /* one runtime at a time */
+    assert(rt == &of_process);
+    assert(rt->loops == NULL); /* one runtime at a time */
     assert(loop_self == NULL);
-    assert(start != NULL);
-    rt.ops = ops;
-    rt.options = options;
-    rt.main = start;
-    rt.main_arg = arg;
-    rt.start = (struct start){.rc = ERR_OK};
-    lock_init(&rt.start.lock, LOCK_START);
-    pthread_cond_init(&rt.start.changed, NULL);
-    seat_loops(options, ops->single);
+    engine = ops;
+    runtime_init(options, start, arg);
     iobuf_set_limit(options->iobuf_bytes);
     metrics_set_engine(rt_engine_name(ops->kind));
-    pinned = rt.seats[0].cpu >= 0 &&
+    pinned = rt->seats[0].cpu >= 0 &&
              pthread_getaffinity_np(pthread_self(), sizeof before, &before) == 0;
     if (!ops->single) {
         real_raise_limits();
         pools_start(options->workers, options->worker_queue);
     }
 
-    report_begin(rt.count);
+    report_begin(rt->count);
     rc = run_loops(eb);
     report_end();
     if (rc != ERR_OK && !ops->single)
@@ -382,15 +407,8 @@ rt_run_on(const struct engine_ops *ops, const struct rt_options *options, fiber_
 
     if (pinned)
         pthread_setaffinity_np(pthread_self(), sizeof before, &before);
-    pthread_cond_destroy(&rt.start.changed);
-    lock_fini(&rt.start.lock);
-    assert(loop_self == NULL);
-    free(rt.seats);
-    free(rt.loops);
-    rt.seats = NULL;
-    rt.loops = NULL;
-    rt.count = 0;
-    rt.ops = &epoll_ops;
+    runtime_fini();
+    engine = &epoll_ops;
     return rc;
 }
 
@@ -412,4 +430,80 @@ rt_run(const struct rt_options *options, fiber_fn *start, void *arg, struct errb
     LOG(LOG_WARN, "rt.engine", "io_uring is not available; using epoll",
         L_TEXT("why", why.text));
     return rt_run_on(&epoll_ops, options, start, arg, eb);
+}
+
+/* ---- several runtimes: the simulator's nodes ---- */
+
+void
+runtimes_begin(const struct engine_ops *ops)
+{
+    assert(rt == &of_process);
+    assert(rt->loops == NULL);
+    assert(ops->single);
+    engine = ops;
+    iobuf_set_limit(0);
+    metrics_set_engine(rt_engine_name(ops->kind));
+}
+
+void
+runtimes_end(void)
+{
+    assert(rt == &of_process);
+    engine = &epoll_ops;
+}
+
+struct runtime *
+runtime_enter(struct runtime *r)
+{
+    struct runtime *before = rt;
+
+    rt = r != NULL ? r : &of_process;
+    loop_self = rt->loops;
+    return before;
+}
+
+enum err
+runtime_open(const struct rt_options *options, fiber_fn *start, void *arg,
+             struct runtime **out, struct errbuf *eb)
+{
+    struct runtime *before = runtime_enter(NULL);
+    enum err rc;
+
+    assert(engine->single);
+    *out = rt = xcalloc(1, sizeof *rt);
+    runtime_init(options, start, arg);
+    rc = loop_open(rt->loops, options, rt->count, eb);
+    if (rc == ERR_OK &&
+        fiber_start(rt->loops, &rt->loops->root, DEADLINE_NEVER, run_main, NULL) == NULL)
+        abort(); /* the first stack of a loop: stacks_init() guarantees it */
+    if (rc != ERR_OK) {
+        runtime_fini();
+        free(rt);
+        *out = NULL;
+    }
+    (void)runtime_enter(before);
+    return rc;
+}
+
+bool
+runtime_turn(struct runtime *r)
+{
+    assert(rt == r);
+    assert(loop_self == r->loops);
+    loop_turn(r->loops);
+    return !r->loops->exit;
+}
+
+void
+runtime_close(struct runtime **rp)
+{
+    struct runtime *r = *rp;
+
+    *rp = NULL;
+    assert(rt == r);
+    assert(r->loops->exit);
+    loop_close(r->loops);
+    runtime_fini();
+    free(r);
+    (void)runtime_enter(NULL);
 }

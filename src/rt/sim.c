@@ -11,12 +11,9 @@
 #include "base/log.h"
 #include "rt/sim_engine.h"
 
-/* Running takes time as well; otherwise a fiber that yields until a deadline would never reach it. */
-#define TURN_NS       1000u
 #define WALL_START_NS (1795219200u * UINT64_C(1000000000)) /* 2026-11-21 */
 /* Unwinding after a cut takes fewer turns than this in any program that obeys its cancellation. */
 #define TURNS_AFTER_CUT_MAX 1000000u
-#define FIBERS_MAX          4096u
 
 struct sim *sim_world;
 
@@ -25,31 +22,60 @@ void
 sim_note(enum sim_trace_kind kind, uint64_t a, uint64_t b)
 {
     struct sim *s = sim_world;
-    uint64_t words[5] = {s->trace, s->now_ns, (uint64_t)kind, a, b};
+    struct sim_shared *sh = s->shared;
+    uint64_t words[5] = {sh->trace, sh->now_ns,
+                         (uint64_t)kind | (uint64_t)s->member.index << 32, a, b};
 
-    s->trace = hash_xxh3(words, sizeof words, 0);
+    sh->trace = hash_xxh3(words, sizeof words, 0);
 }
 
 uint64_t
 sim_trace_hash(const struct sim *s)
 {
-    return s->trace;
+    return s->shared->trace;
 }
 
 /* ---- time and events ---- */
+static int64_t
+sim_drift_ns(uint64_t ns, int64_t ppm)
+{
+    return (int64_t)(ns / 1000000u) * ppm + (int64_t)(ns % 1000000u) * ppm / 1000000;
+}
+
+uint64_t
+sim_local_ns(const struct sim *s, uint64_t shared_ns)
+{
+    return s->member.offset_ns + shared_ns +
+           (uint64_t)sim_drift_ns(shared_ns, s->member.rate_ppm);
+}
+
+uint64_t
+sim_shared_ns(const struct sim *s, uint64_t local_ns)
+{
+    uint64_t rate = (uint64_t)(1000000 + s->member.rate_ppm);
+    uint64_t ns = local_ns - MIN(local_ns, s->member.offset_ns), at;
+
+    if (local_ns == UINT64_MAX)
+        return UINT64_MAX;
+    at = ns / rate * 1000000u + ns % rate * 1000000u / rate;
+    while (sim_local_ns(s, at) < local_ns)
+        at++;
+    return at;
+}
+
 static uint64_t
 sim_now(void)
 {
-    return sim_world->now_ns;
+    return sim_local_ns(sim_world, sim_world->shared->now_ns);
 }
 
 static uint64_t
 sim_wall(void)
 {
-    return sim_world->wall_base_ns + sim_world->now_ns;
+    return sim_world->wall_base_ns + sim_now() - sim_world->member.offset_ns;
 }
 
-static uint64_t
+uint64_t
 sim_wall_for_log(void)
 {
     return sim_world != NULL ? sim_wall() : 0;
@@ -60,15 +86,22 @@ sim_delay_ns(void)
 {
     struct sim *s = sim_world;
 
-    return 1 + sim_rng_next(&s->rng) % (s->options.max_delay_us * UINT64_C(1000) + 1000);
+    return 1 + sim_rng_next(&s->shared->rng) %
+                   (s->options.max_delay_us * UINT64_C(1000) + 1000);
+}
+
+void
+sim_after_at(struct sim *s, struct timer *t, uint64_t delay_ns)
+{
+    assert(delay_ns > 0);
+    timer_add(&s->events, t, s->shared->now_ns + delay_ns);
 }
 
 void
 sim_after(struct timer *t, uint64_t delay_ns)
 {
     assert(sim_world != NULL);
-    assert(delay_ns > 0);
-    timer_add(&sim_world->events, t, sim_world->now_ns + delay_ns);
+    sim_after_at(sim_world, t, delay_ns);
 }
 
 struct pause {
@@ -137,11 +170,12 @@ cancel_for_good(struct fiber *f)
         fiber_wake(f, ERR_CANCELLED);
 }
 
-static void
+void
 sim_cut_power(struct sim *s)
 {
     assert(!s->cut);
     assert(s->loop != NULL);
+    assert(s == sim_world);
     sim_note(TRACE_CUT, s->event_count, 0);
     s->cut = true;
     s->loop->root.cancelled = true;
@@ -189,14 +223,20 @@ report_fiber(struct fiber *f)
     backtrace_symbols_fd(&fn, 1, STDERR_FILENO);
 }
 
+void
+sim_report_fibers(struct sim *s)
+{
+    each_fiber(&s->loop->root, report_fiber);
+    fprintf(stderr, "sim: %s%s%u fibers, %u operations in flight\n", s->member.name,
+            s->member.name[0] != '\0' ? ": " : "", s->loop->fibers, s->loop->in_flight);
+}
+
 static _Noreturn void
 sim_stuck(struct sim *s, const char *what)
 {
     fprintf(stderr, "sim: seed %llu, %.9f s: %s\n", (unsigned long long)s->options.seed,
-            (double)s->now_ns / 1e9, what);
-    each_fiber(&s->loop->root, report_fiber);
-    fprintf(stderr, "sim: %u fibers, %u operations in flight\n", s->loop->fibers,
-            s->loop->in_flight);
+            (double)s->shared->now_ns / 1e9, what);
+    sim_report_fibers(s);
     abort();
 }
 
@@ -219,24 +259,32 @@ sim_close_loop(struct loop *l)
     sim_world->loop = NULL;
 }
 
+/* In a cluster only says when the next turn is due: other nodes may come first. */
 static void
 sim_wait_events(struct loop *l, uint64_t until_ns)
 {
     struct sim *s = l->engine;
-    uint64_t next = timer_next(&s->events), before = s->now_ns;
+    struct sim_shared *sh = s->shared;
+    uint64_t before = sh->now_ns;
+    bool busy = until_ns == 0 || l->token != NULL;
 
     if (s->cut && ++s->turns_since_cut > TURNS_AFTER_CUT_MAX)
         sim_stuck(s, "fibers keep running long after the power cut");
-    if (until_ns == 0 || l->token != NULL) {
-        s->now_ns += TURN_NS;
+    if (sh->cluster != NULL) {
+        s->member.ready_ns = busy ? sh->now_ns + SIM_TURN_NS
+                                  : MAX(sh->now_ns + 1, sim_shared_ns(s, until_ns));
+        return;
+    }
+    if (busy) {
+        sh->now_ns += SIM_TURN_NS;
     } else {
-        until_ns = MIN(until_ns, next);
+        until_ns = MIN(until_ns, timer_next(&s->events));
         if (until_ns == UINT64_MAX)
             sim_stuck(s, "deadlock: every fiber waits and no event is due");
-        s->now_ns = MAX(s->now_ns, until_ns);
+        sh->now_ns = MAX(sh->now_ns, until_ns);
     }
-    assert(s->now_ns >= before); /* time never goes back */
-    timer_run(&s->events, s->now_ns);
+    assert(sh->now_ns >= before); /* time never goes back */
+    timer_run(&s->events, sh->now_ns);
 }
 
 static void
@@ -249,7 +297,7 @@ wake_loop(struct loop *l)
 static void
 random_bytes(void *out, size_t len)
 {
-    sim_rng_bytes(&sim_world->rng_user, out, len);
+    sim_rng_bytes(&sim_world->shared->rng_user, out, len);
 }
 
 static enum err
@@ -360,9 +408,13 @@ sim_new(const struct sim_options *o)
     s->disk = sim_disk_new(o->disk_bytes > 0 ? o->disk_bytes : GIB(1024));
     list_init(&s->mounts);
     list_init(&s->indexes);
-    s->rng.state = o->seed;
-    s->rng_user.state = sim_rng_next(&s->rng);
-    s->now_ns = 1000000000u;
+    list_init(&s->ops);
+    list_init(&s->files);
+    list_init(&s->own.listeners);
+    s->shared = &s->own;
+    s->own.rng.state = o->seed;
+    s->own.rng_user.state = sim_rng_next(&s->own.rng);
+    s->own.now_ns = 1000000000u;
     s->wall_base_ns = WALL_START_NS;
     return s;
 }
@@ -394,45 +446,61 @@ struct sim_lottery
 sim_lottery(struct sim *s)
 {
     return (struct sim_lottery){
-        .draw = sim_draw_random, .arg = &s->rng, .lossy = s->options.lossy};
+        .draw = sim_draw_random, .arg = &s->shared->rng, .lossy = s->options.lossy};
+}
+
+void
+sim_world_begin(struct sim *s)
+{
+    assert(s->loop == NULL);
+    assert(list_empty(&s->ops));
+    assert(list_empty(&s->files));
+    s->cut = false;
+    s->event_count = s->wait_count = s->turns_since_cut = 0;
+    memset(s->points, 0, sizeof s->points);
+    sim_note(TRACE_WORLD, s->options.seed, 0);
+}
+
+/* Its loop is closed. The disks become what the cut leaves of them. */
+enum err
+sim_world_end(struct sim *s, enum err rc, struct errbuf *eb)
+{
+    struct sim_lottery lottery = sim_lottery(s);
+
+    assert(s->loop == NULL);
+    sim_file_end(s);
+    if (s->cut && (s->shared->cluster == NULL || s->member.power)) {
+        sim_disk_cut(s->disk, &lottery);
+        sim_index_cut(s);
+    }
+    if (s->cut)
+        rc = err_set(eb, ERR_CANCELLED, "the power was cut at event %llu",
+                     (unsigned long long)s->event_count);
+    s->cut_at = s->disturb_at = s->cut_point_nth = 0;
+    return rc;
 }
 
 enum err
 sim_run_world(struct sim *s, fiber_fn *start, void *arg, struct errbuf *eb)
 {
-    struct rt_options options = {.loops = 1, .fibers_max = FIBERS_MAX};
-    struct sim_lottery lottery = sim_lottery(s);
+    struct rt_options options = {.loops = 1, .fibers_max = SIM_FIBERS_MAX};
     enum err rc;
 
     assert(sim_world == NULL);
-    assert(s->loop == NULL);
+    assert(s->shared == &s->own); /* nodes of a cluster: sim_host_start() */
     assert(s->events.count == 0);
     sim_world = s;
-    s->cut = false;
-    s->event_count = s->wait_count = s->turns_since_cut = 0;
-    memset(s->points, 0, sizeof s->points);
-    s->next_port = 40000;
-    list_init(&s->ops);
-    list_init(&s->files);
-    list_init(&s->listeners);
-    sim_note(TRACE_WORLD, s->options.seed, 0);
+    s->own.next_port = 40000;
+    sim_world_begin(s);
     log_set_clock(sim_wall_for_log);
-    sim_openssl_begin(&s->rng_user);
+    sim_openssl_begin(&s->own.rng_user);
 
     rc = rt_run_on(&sim_ops, &options, start, arg, eb);
-    assert(s->loop == NULL);
 
     sim_openssl_end();
     log_set_clock(NULL);
-    sim_net_end(s);
-    sim_file_end(s);
-    if (s->cut) {
-        sim_disk_cut(s->disk, &lottery);
-        sim_index_cut(s);
-        rc = err_set(eb, ERR_CANCELLED, "the power was cut at event %llu",
-                     (unsigned long long)s->event_count);
-    }
-    s->cut_at = s->disturb_at = s->cut_point_nth = 0;
+    sim_net_end(&s->own);
+    rc = sim_world_end(s, rc, eb);
     sim_world = NULL;
     return rc;
 }
@@ -473,5 +541,5 @@ uint64_t
 sim_random(void)
 {
     assert(sim_world != NULL);
-    return sim_rng_next(&sim_world->rng_user);
+    return sim_rng_next(&sim_world->shared->rng_user);
 }

@@ -1,6 +1,7 @@
 /* sim_engine: what the parts of the simulator share; inside `rt` only. rt/sim.h has the contract.
  *
  * sim.c         worlds, clock, events, the cut, disturbed waits
+ * sim_cluster.c several nodes: whose turn it is, crashes, pauses
  * sim_random.c  the seed's numbers, also for OpenSSL
  * sim_disk.c    files and directories that forget what was not synced
  * sim_file.c    the file part of the engine over it
@@ -24,19 +25,42 @@ void sim_rng_bytes(struct sim_rng *r, void *out, size_t len);
 void sim_openssl_begin(struct sim_rng *r);
 void sim_openssl_end(void);
 
+/* What all nodes of a simulated cluster have in common. */
+struct sim_shared {
+    struct sim_cluster *cluster; /* NULL: one node alone */
+    struct sim_rng rng;          /* what happens */
+    /* rt_random, sim_random, OpenSSL: apart, so that their use does not change what happens. */
+    struct sim_rng rng_user;
+    uint64_t now_ns;
+    uint64_t trace;
+    struct list listeners; /* sim_net.c */
+    uint16_t next_port;
+    uint64_t next_link;
+};
+
 struct sim {
     struct sim_options options;
+    struct sim_shared *shared;
+    struct sim_shared own; /* of one node alone; else unused */
+    struct sim_member {    /* of a cluster */
+        unsigned index;
+        char name[16], addr[24];
+        uint64_t offset_ns; /* of its clocks */
+        int64_t rate_ppm;
+        struct runtime *runtime; /* NULL: the node is down */
+        fiber_fn *start;         /* its world is to begin; NULL: not */
+        void *arg;
+        uint64_t ready_ns; /* shared time of its next turn; UINT64_MAX: none of its own */
+        bool paused;
+        bool power; /* its crash takes unsynced data, and its connections fall silent */
+    } member;
     struct sim_disk *disk; /* owned */
     struct list mounts;    /* sim_trouble.c */
     struct list indexes;   /* sim_index.c */
     /* owned; the real directory that stands for "/"; NULL until asked for */
     char *shadow;
     int shadow_fd; /* owned while there is one; locked, so that other processes do not remove it */
-    struct sim_rng rng; /* what happens */
-    /* rt_random, sim_random, OpenSSL: apart, so that their use does not change what happens. */
-    struct sim_rng rng_user;
-    uint64_t now_ns, wall_base_ns;
-    uint64_t trace;
+    uint64_t wall_base_ns;
 
     /* Orders for the next world. */
     uint64_t cut_at, disturb_at;
@@ -50,14 +74,43 @@ struct sim {
     uint64_t event_count, wait_count, turns_since_cut;
     uint64_t points[POINTS_]; /* how often each was passed */
     bool cut;
-    struct list ops;       /* disk operations in flight: sim_file.c */
-    struct list files;     /* open handles: sim_file.c */
-    struct list listeners; /* sim_net.c */
-    uint16_t next_port;
-    uint64_t next_link;
+    struct list ops;   /* disk operations in flight: sim_file.c */
+    struct list files; /* open handles: sim_file.c */
 };
 
 extern struct sim *sim_world; /* the one that runs; NULL: none */
+#define SIM_TURN_NS    1000u  /* what a turn takes while something runs */
+#define SIM_FIBERS_MAX 4096u
+
+/* The clock of a node at a moment of the shared time, and the first moment at which its clock says `local_ns`. */
+uint64_t sim_local_ns(const struct sim *s, uint64_t shared_ns);
+uint64_t sim_shared_ns(const struct sim *s, uint64_t local_ns);
+/* The two ends of a world, whichever way its loop is turned. */
+void sim_world_begin(struct sim *s);
+enum err sim_world_end(struct sim *s, enum err rc, struct errbuf *eb);
+void sim_cut_power(struct sim *s); /* in its context */
+void sim_report_fibers(struct sim *s);
+uint64_t sim_wall_for_log(void);
+
+/* sim_cluster.c: works in another node for a moment. */
+struct sim_context {
+    struct sim *world;
+    struct runtime *runtime;
+};
+struct sim_context sim_enter(struct sim *s);
+void sim_leave(struct sim_context before);
+/* The node with this address; NULL: none, or there is no cluster. */
+struct sim *sim_member_at(const struct sim *from, const char *addr);
+/* Whether bytes of this node do not reach that one now, and what is added to their delay. */
+bool sim_way_is_cut(const struct sim *from, const struct sim *to);
+uint64_t sim_way_delay_ns(const struct sim *from, const struct sim *to);
+bool sim_way_resets(const struct sim *from, const struct sim *to); /* draws */
+/* Whether what runs in this node has no effect any more. */
+static inline bool
+sim_is_dead(const struct sim *s)
+{
+    return s->cut && s->shared->cluster != NULL;
+}
 
 /* What happened, in order: the hash of all these is the trace. Numbers only, never addresses. */
 enum sim_trace_kind {
@@ -76,6 +129,7 @@ struct sim_lottery sim_lottery(struct sim *s);
 /* A delay drawn from 1 ns to the option's maximum. */
 uint64_t sim_delay_ns(void);
 void sim_after(struct timer *t, uint64_t delay_ns);
+void sim_after_at(struct sim *s, struct timer *t, uint64_t delay_ns); /* in that node */
 /* Waits a drawn delay: the fiber is "in the queue". May switch. */
 enum err sim_pause(struct deadline by) MUST_CHECK;
 void sim_pause_owed(void);
@@ -135,5 +189,7 @@ enum err sim_listen(const char *addr, uint16_t port, const struct rt_listen_opti
 enum err sim_connect(const char *host, uint16_t port, unsigned refuse, struct deadline by,
                      struct stream **out, struct errbuf *eb);
 enum err sim_pipe(struct stream **a, struct stream **b);
-void sim_net_end(struct sim *s);
+void sim_net_end(struct sim_shared *sh);
+/* Whether the listener at this place of sim_shared.listeners is one of the node. */
+bool sim_net_listens(const struct list *of_sim, const struct sim *node);
 void sim_file_end(struct sim *s);

@@ -242,8 +242,8 @@ index_restore(struct sim *s, struct index *x)
 {
     char *data = xasprintf("%s/data.mdb", x->path),
          *lock = xasprintf("%s/lock.mdb", x->path);
-    unsigned keep =
-        (unsigned)(sim_rng_next(&s->rng) % (x->count + 1u)); /* == count: none is kept */
+    unsigned keep = (unsigned)(sim_rng_next(&s->shared->rng) %
+                               (x->count + 1u)); /* == count: none is kept */
 
     if (!sim_dir_exists(s, sim_unshadow(s, x->path)))
         keep = x->count; /* its directory was lost as well */

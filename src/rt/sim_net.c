@@ -1,6 +1,10 @@
 /* The network of the simulator: a link has two directions, each a bounded pipe with latency. Bytes arrive in pieces
  * drawn from the seed; room returns with a delay as well. Nothing is lost, as in TCP; closing with unread bytes
- * resets the other end. */
+ * resets the other end.
+ *
+ * Between nodes of a cluster: what arrives is an event of the receiver, what returns is one of the sender. A way that is
+ * cut delivers nothing, and tries again, as TCP does. A node that lost its power says nothing; when it runs again it
+ * answers with a reset to who goes on sending. */
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
@@ -13,9 +17,11 @@
 
 #define PIPE_BYTES  (64u << 10)
 #define BACKLOG_MAX 4096u
+#define RETRY_NS    200000000u /* between two tries on a way that is cut */
 
 /* Bytes from one end to the other. Positions only grow: acked <= taken <= seen <= sent. */
 struct direction {
+    struct link *link;
     uint64_t sent;              /* written by the sender */
     uint64_t seen;              /* arrived at the receiver */
     uint64_t taken;             /* read by it */
@@ -26,11 +32,14 @@ struct direction {
     bool short_read;            /* a part was held back: an edge is owed */
     struct timer forth, back;
     struct sim_end *to, *from; /* NULL once closed */
+    struct sim *to_node, *from_node;
     char at[PIPE_BYTES];
 };
 struct link {
     uint64_t id;
-    unsigned ends; /* alive */
+    unsigned ends;    /* alive */
+    struct sim *lost; /* the node whose power went with its end open; NULL */
+    uint64_t told;    /* what had been sent to it by then */
     struct direction way[2];
 };
 struct sim_end {
@@ -42,7 +51,8 @@ struct sim_end {
 
 struct sim_listener {
     struct listener l;
-    struct list of_sim; /* sim->listeners */
+    struct sim *node;
+    struct list of_sim; /* sim_shared.listeners */
     char addr[64];
     struct list backlog; /* sim_end.of_listener */
     unsigned waiting;
@@ -61,10 +71,58 @@ sim_net_end_of(struct stream *s)
 
 /* ---- directions ---- */
 static void
-sim_net_arm(struct timer *t)
+sim_net_arm_forth(struct direction *d)
 {
-    if (t->place == TIMER_IDLE)
-        sim_after(t, sim_delay_ns());
+    if (d->forth.place == TIMER_IDLE)
+        sim_after_at(d->to_node, &d->forth,
+                     sim_delay_ns() + sim_way_delay_ns(d->from_node, d->to_node));
+}
+
+static void
+sim_net_arm_back(struct direction *d)
+{
+    if (d->back.place == TIMER_IDLE)
+        sim_after_at(d->from_node, &d->back,
+                     sim_delay_ns() + sim_way_delay_ns(d->to_node, d->from_node));
+}
+
+static struct direction *
+opposite_of(struct direction *d)
+{
+    struct link *k = d->link;
+
+    return d == &k->way[0] ? &k->way[1] : &k->way[0];
+}
+
+/* Whether a node that lost its power has nothing to say yet: it is down, or was sent nothing since. */
+static bool
+sim_net_is_silent(const struct link *k, const struct sim *from)
+{
+    const struct direction *to_it = &k->way[k->way[0].to_node == from ? 0 : 1];
+
+    return k->lost == from && (from->member.runtime == NULL || to_it->sent == k->told);
+}
+
+/* True: nothing passes from one node to the other now, and the timer is set for another try. */
+static bool
+sim_net_holds(const struct link *k, struct timer *t, const struct sim *from,
+              struct sim *to)
+{
+    if (!sim_net_is_silent(k, from) && !sim_way_is_cut(from, to))
+        return false;
+    sim_after_at(to, t, RETRY_NS);
+    return true;
+}
+
+/* The connection breaks for both ends. */
+static void
+sim_net_break(struct direction *d)
+{
+    struct direction *other = opposite_of(d);
+
+    d->reset = d->ended = true;
+    other->reset = other->ended = true;
+    sim_net_arm_forth(other);
 }
 
 /* What holds between any two events. */
@@ -84,7 +142,7 @@ direction_check(const struct direction *d)
 static bool
 in_pieces(unsigned of)
 {
-    return !sim_world->options.calm && sim_rng_next(&sim_world->rng) % of == 0;
+    return !sim_world->options.calm && sim_rng_next(&sim_world->shared->rng) % of == 0;
 }
 
 /* Bytes arrive at the receiver: some, or all, and then the end. */
@@ -95,8 +153,14 @@ on_forth(struct timer *t)
     uint64_t coming = d->sent - d->seen;
 
     direction_check(d);
+    if (sim_net_holds(d->link, t, d->from_node, d->to_node))
+        return;
+    if (coming > 0 && sim_way_resets(d->from_node, d->to_node))
+        sim_net_break(d);
+    if (d->link->lost == d->from_node) /* it has forgotten the connection */
+        d->reset = true;
     if (coming > 0 && in_pieces(4))
-        coming = 1 + sim_rng_next(&sim_world->rng) % coming;
+        coming = 1 + sim_rng_next(&sim_world->shared->rng) % coming;
     d->seen += coming;
     d->short_read = false;
     if (d->reset)
@@ -104,7 +168,7 @@ on_forth(struct timer *t)
     else if (d->seen == d->sent && d->ended)
         d->end_seen = true;
     if (d->seen < d->sent)
-        sim_net_arm(t);
+        sim_net_arm_forth(d);
     sim_note(TRACE_RECV, d->seen, d->end_seen);
     if (d->to != NULL)
         stream_edge(&d->to->s,
@@ -117,6 +181,8 @@ on_back(struct timer *t)
     struct direction *d = CONTAINER_OF(t, struct direction, back);
 
     direction_check(d);
+    if (sim_net_holds(d->link, t, d->to_node, d->from_node))
+        return;
     d->acked = d->taken;
     d->refused_seen = d->refused;
     if (d->from != NULL)
@@ -136,9 +202,9 @@ sim_net_try_recv(struct stream *s, void *buf, size_t len)
     if (n == 0)
         return d->end_seen ? 0 : -EAGAIN;
     if (n > 1 && !d->end_seen && in_pieces(8)) {
-        n = 1 +
-            (size_t)(sim_rng_next(&sim_world->rng) % (n - 1)); /* fewer than there are */
-        sim_net_arm(&d->forth);
+        n = 1 + (size_t)(sim_rng_next(&sim_world->shared->rng) %
+                         (n - 1)); /* fewer than there are */
+        sim_net_arm_forth(d);
     }
     for (size_t done = 0; done < n;) {
         size_t from = (size_t)(d->taken % PIPE_BYTES);
@@ -148,7 +214,7 @@ sim_net_try_recv(struct stream *s, void *buf, size_t len)
         d->taken += part;
         done += part;
     }
-    sim_net_arm(&d->back);
+    sim_net_arm_back(d);
     return (ssize_t)n;
 }
 
@@ -176,7 +242,7 @@ sim_net_try_sendv(struct stream *s, const struct iovec *iov, int count)
     struct direction *d = e->out;
     size_t n = 0;
 
-    if (d->refused_seen || d->ended || e->in->reset_seen)
+    if (d->refused_seen || d->ended || e->in->reset_seen || sim_is_dead(sim_world))
         return -EPIPE;
     for (int i = 0; i < count; i++) {
         size_t part = sim_net_put(d, &iov[i]);
@@ -190,7 +256,7 @@ sim_net_try_sendv(struct stream *s, const struct iovec *iov, int count)
     }
     if (n == 0)
         return -EAGAIN;
-    sim_net_arm(&d->forth);
+    sim_net_arm_forth(d);
     return (ssize_t)n;
 }
 
@@ -199,8 +265,10 @@ sim_net_shut(struct stream *s)
 {
     struct direction *d = sim_net_end_of(s)->out;
 
+    if (sim_is_dead(sim_world))
+        return -EPIPE;
     d->ended = true;
-    sim_net_arm(&d->forth);
+    sim_net_arm_forth(d);
     return 0;
 }
 
@@ -223,18 +291,22 @@ sim_net_destroy(struct stream *s)
     if (s->reset || e->in->sent > e->in->taken)
         e->out->reset = true;
     e->out->ended = true;
+    if (sim_is_dead(sim_world) && sim_world->member.power) {
+        k->lost = sim_world;
+        k->told = e->in->sent;
+    }
     free(e);
     assert(k->ends > 0);
     if (--k->ends > 0) {
-        sim_net_arm(&k->way[0].forth);
-        sim_net_arm(&k->way[0].back);
-        sim_net_arm(&k->way[1].forth);
-        sim_net_arm(&k->way[1].back);
+        for (int i = 0; i < 2; i++) {
+            sim_net_arm_forth(&k->way[i]);
+            sim_net_arm_back(&k->way[i]);
+        }
         return;
     }
     for (int i = 0; i < 2; i++) {
-        timer_remove(&sim_world->events, &k->way[i].forth);
-        timer_remove(&sim_world->events, &k->way[i].back);
+        timer_remove(&k->way[i].to_node->events, &k->way[i].forth);
+        timer_remove(&k->way[i].from_node->events, &k->way[i].back);
     }
     free(k);
 }
@@ -247,42 +319,51 @@ static const struct stream_ops stream_ops = {
     .destroy = sim_net_destroy,
 };
 
+/* An end in the node that is entered. */
 static struct sim_end *
-end_new(struct link *k, unsigned in, const char *peer)
+end_new(struct link *k, unsigned in, const char *peer, bool loopback)
 {
     struct sim_end *e = xcalloc(1, sizeof *e);
 
-    stream_init(&e->s, &stream_ops, peer, true);
+    stream_init(&e->s, &stream_ops, peer, loopback);
     e->link = k;
     list_init(&e->of_listener);
     e->in = &k->way[in];
     e->out = &k->way[1 - in];
     e->in->to = e;
+    e->in->to_node = sim_world;
     e->out->from = e;
+    e->out->from_node = sim_world;
     k->ends++;
     assert(k->ends <= 2);
     return e;
 }
 
+/* From the node that is entered to `server`. */
 static void
-link_new(const char *peer_of_a, const char *peer_of_b, struct stream **a,
-         struct stream **b)
+link_new(struct sim *server, const char *peer_of_a, const char *peer_of_b,
+         struct stream **a, struct stream **b)
 {
     struct link *k = xcalloc(1, sizeof *k);
+    bool loopback = server == sim_world;
+    struct sim_context before;
 
-    k->id = ++sim_world->next_link;
+    k->id = ++sim_world->shared->next_link;
     for (int i = 0; i < 2; i++) {
+        k->way[i].link = k;
         timer_init(&k->way[i].forth, on_forth);
         timer_init(&k->way[i].back, on_back);
     }
-    *a = &end_new(k, 0, peer_of_a)->s;
-    *b = &end_new(k, 1, peer_of_b)->s;
+    *a = &end_new(k, 0, peer_of_a, loopback)->s;
+    before = sim_enter(server);
+    *b = &end_new(k, 1, peer_of_b, loopback)->s;
+    sim_leave(before);
 }
 
 enum err
 sim_pipe(struct stream **a, struct stream **b)
 {
-    link_new("pipe", "pipe", a, b);
+    link_new(sim_world, "pipe", "pipe", a, b);
     return ERR_OK;
 }
 
@@ -325,7 +406,8 @@ sim_net_serve(struct listener *l)
     struct sim_listener *sl = sim_net_listener_of(l);
 
     sl->serving = true;
-    sim_net_arm(&sl->hand_over);
+    if (sl->hand_over.place == TIMER_IDLE)
+        sim_after_at(sl->node, &sl->hand_over, sim_delay_ns());
 }
 
 static void
@@ -338,7 +420,7 @@ listener_free(struct sim_listener *sl)
     while ((s = next_stream(sl)) != NULL)
         rt_stream_close(&s);
     assert(sl->waiting == 0);
-    timer_remove(&sim_world->events, &sl->hand_over);
+    timer_remove(&sl->node->events, &sl->hand_over);
     list_remove(&sl->of_sim);
     free(sl);
 }
@@ -384,23 +466,37 @@ static const struct listener_ops listener_ops = {
     .close = listener_close,
 };
 
+/* Loopback addresses and sockets in files belong to one node each. */
+static bool
+sim_net_is_local(const char *host)
+{
+    return strncmp(host, "unix:", 5) == 0 || strncmp(host, "127.", 4) == 0 ||
+           strcmp(host, "localhost") == 0 || strcmp(host, "::1") == 0;
+}
+
 static bool
 sim_net_matches(const struct sim_listener *sl, const char *host, uint16_t port)
 {
     bool any = strcmp(sl->addr, "0.0.0.0") == 0 || strcmp(sl->addr, "::") == 0;
+    bool alone = sim_world->shared->cluster == NULL;
 
+    if (sim_is_dead(sl->node) ||
+        (!alone && sim_net_is_local(host) && sl->node != sim_world))
+        return false;
     if (strncmp(host, "unix:", 5) == 0)
         return strcmp(sl->addr, host) == 0;
     if (sl->l.port != port || strncmp(sl->addr, "unix:", 5) == 0)
         return false;
-    return any ||
-           strcmp(sl->addr, strcmp(host, "localhost") == 0 ? "127.0.0.1" : host) == 0;
+    if (any)
+        return alone || sim_net_is_local(host) ||
+               strcmp(host, sl->node->member.addr) == 0;
+    return strcmp(sl->addr, strcmp(host, "localhost") == 0 ? "127.0.0.1" : host) == 0;
 }
 
 static struct sim_listener *
 find_listener(const char *host, uint16_t port)
 {
-    LIST_EACH(&sim_world->listeners, n)
+    LIST_EACH(&sim_world->shared->listeners, n)
     {
         struct sim_listener *sl = LIST_ENTRY(n, struct sim_listener, of_sim);
 
@@ -414,7 +510,7 @@ enum err
 sim_listen(const char *addr, uint16_t port, const struct rt_listen_options *o,
            struct listener **out, struct errbuf *eb)
 {
-    struct sim *s = sim_world;
+    struct sim_shared *s = sim_world->shared;
     struct sim_listener *sl;
 
     (void)o;
@@ -428,6 +524,7 @@ sim_listen(const char *addr, uint16_t port, const struct rt_listen_options *o,
     sl = xcalloc(1, sizeof *sl);
     sl->l.ops = &listener_ops;
     sl->l.loop = loop_self;
+    sl->node = sim_world;
     sl->l.port = port;
     memcpy(sl->addr, addr, strlen(addr) + 1);
     list_init(&sl->backlog);
@@ -438,12 +535,39 @@ sim_listen(const char *addr, uint16_t port, const struct rt_listen_options *o,
     return ERR_OK;
 }
 
+/* A listener that answers: both ways must be open. A node without power does not even refuse. */
+static enum err
+sim_net_find(const char *host, uint16_t port, struct deadline by,
+             struct sim_listener **out)
+{
+    enum err rc = sim_pause(by);
+
+    *out = NULL;
+    while (rc == ERR_OK) {
+        const struct sim *there;
+
+        *out = find_listener(host, port);
+        there = *out != NULL ? (*out)->node : sim_member_at(sim_world, host);
+        if (there == NULL || there == sim_world ||
+            (!sim_way_is_cut(sim_world, there) && !sim_way_is_cut(there, sim_world) &&
+             (there->member.runtime != NULL || !there->member.power)))
+            return ERR_OK;
+        *out = NULL;
+        rc = rt_sleep_ms(RETRY_NS / 1000000u);
+        if (rc == ERR_OK && deadline_passed(by))
+            rc = ERR_TIMEOUT;
+    }
+    return rc;
+}
+
 enum err
 sim_connect(const char *host, uint16_t port, unsigned refuse, struct deadline by,
             struct stream **out, struct errbuf *eb)
 {
-    enum err rc = sim_pause(by);
-    struct sim_listener *sl = find_listener(host, port);
+    struct sim_listener *sl;
+    enum err rc = sim_net_find(host, port, by, &sl);
+    const char *from = sim_world->member.addr;
+    struct sim_context before;
     struct stream *accepted;
     char theirs[56], ours[56];
 
@@ -451,24 +575,37 @@ sim_connect(const char *host, uint16_t port, unsigned refuse, struct deadline by
     *out = NULL;
     if (rc != ERR_OK)
         return err_set(eb, rc, "connecting to %s port %u: %s", host, port, err_name(rc));
-    if (sl == NULL || sl->waiting >= BACKLOG_MAX)
+    if (sl == NULL || sl->waiting >= BACKLOG_MAX || sim_is_dead(sim_world))
         return err_set(eb, ERR_CLOSED, "connecting to %s port %u: connection refused",
                        host, port);
     snprintf(theirs, sizeof theirs, "%.40s:%u", host, port);
-    snprintf(ours, sizeof ours, "127.0.0.1:%u", sim_world->next_port++);
-    link_new(theirs, ours, out, &accepted);
+    snprintf(ours, sizeof ours, "%s:%u",
+             from[0] != '\0' && sl->node != sim_world ? from : "127.0.0.1",
+             sim_world->shared->next_port++);
+    link_new(sl->node, theirs, ours, out, &accepted);
     list_push_back(&sl->backlog, &sim_net_end_of(accepted)->of_listener);
     sl->waiting++;
-    if (sl->serving)
-        sim_net_arm(&sl->hand_over);
-    else
-        rt_cond_signal(&sl->came);
+    if (sl->serving) {
+        if (sl->hand_over.place == TIMER_IDLE)
+            sim_after_at(sl->node, &sl->hand_over, sim_delay_ns());
+        return ERR_OK;
+    }
+    before = sim_enter(sl->node);
+    rt_cond_signal(&sl->came);
+    sim_leave(before);
     return ERR_OK;
+}
+
+bool
+sim_net_listens(const struct list *of_sim, const struct sim *node)
+{
+    return LIST_ENTRY((struct list *)(uintptr_t)of_sim, struct sim_listener, of_sim)
+               ->node == node;
 }
 
 /* Open listeners at the end of a world are a leak. */
 void
-sim_net_end(struct sim *s)
+sim_net_end(struct sim_shared *sh)
 {
-    assert(list_empty(&s->listeners));
+    assert(list_empty(&sh->listeners));
 }

@@ -80,7 +80,7 @@ sim_mount_fails(const struct sim_mount *m, enum sim_io deed)
     if (m->trouble.gone)
         return true;
     odds = odds_of(&m->trouble, deed);
-    return odds > 0 && sim_rng_next(&sim_world->rng) % 10000 < odds;
+    return odds > 0 && sim_rng_next(&sim_world->shared->rng) % 10000 < odds;
 }
 
 bool
