@@ -43,6 +43,15 @@ def test_aistore(scenario, scheme):
     scenario([PYTHON, HERE / "use_aistore.py"], scheme)
 
 
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_aistore_torch(scenario, scheme):
+    """Its datasets beside Debian's torch, with worker processes."""
+    need("aistore")
+    need("alive-progress")
+    need("webdataset")
+    scenario([PYTHON, HERE / "use_aistore_torch.py"], scheme)
+
+
 def test_duckdb(scenario):
     """Its httpfs extension is not in the package: it would be fetched from elsewhere when it is first used."""
     need("duckdb")

@@ -1,12 +1,10 @@
 """NVIDIA's Python SDK for AIStore, unmodified: cluster, buckets, objects, uploads, appends, listings, summaries; with a token."""
 
-import base64
-import hashlib
-import hmac
+import io
 import json
 import os
 import sys
-import time
+import tarfile
 
 for variable in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):  # they would win over ca_cert
     os.environ.pop(variable, None)
@@ -15,16 +13,9 @@ from aistore import Client
 from aistore.sdk.errors import AISError, ErrBckAlreadyExists, ErrBckNotFound
 from aistore.sdk.list_object_flag import ListObjectFlag
 
+from ais_token import token
+
 endpoint, _, _, name, _, cafile = sys.argv[1:]
-
-
-def url64(data):
-    return base64.urlsafe_b64encode(data).rstrip(b"=")
-
-
-def token(**claims):
-    text = url64(b'{"alg":"HS256","typ":"JWT"}') + b"." + url64(json.dumps({"sub": "test", "exp": int(time.time()) + 3600, **claims}).encode())
-    return (text + b"." + url64(hmac.new(os.environ["TOKEN_KEY"].encode(), text, hashlib.sha256).digest())).decode()
 
 
 def connect(**claims):
@@ -134,6 +125,13 @@ assert len(page.entries) == 10 and page.continuation_token and page.entries[3].s
 assert [e.name for e in bucket.list_objects_iter(prefix="d/", page_size=7)] == [f"d/{i:03}" for i in range(25)]
 assert "d/" in [e.name for e in bucket.list_objects(flags=[ListObjectFlag.NO_RECURSION, ListObjectFlag.NO_DIRS]).entries]
 assert [e.name for e in bucket.list_objects(prefix="d/", start_after="d/022").entries] == ["d/023", "d/024"]
+tar = io.BytesIO()
+with tarfile.open(fileobj=tar, mode="w") as archive:
+    for member in ("m1", "n/m2"):
+        archive.addfile(tarfile.TarInfo(member))
+bucket.object("arch.tar").get_writer().put_content(tar.getvalue())
+assert [e.name for e in bucket.list_archive("arch.tar", page_size=1)] == ["arch.tar/m1", "arch.tar/n/m2"]
+assert [e.flags for e in bucket.list_archive("arch.tar", include_archive_obj=True)] == [64 | 512, 64 | 128, 64 | 128]
 assert bucket.summary(prefix="d/")["ObjCount"]["obj_count_present"] == "25"
 assert bucket.info(prefix="d/")[1]["TotalSize"]["size_all_present_objs"] == str(sum(range(25)))
 

@@ -190,3 +190,40 @@ def test_jobs_that_are_done_at_once_and_those_unknown(server):
     assert ask(server, "PUT", "/v1/cluster", {"action": "stop", "value": {"ID": "none"}})[0] == 404
     assert ask(server, "PUT", "/v1/cluster", {"action": "start", "value": {"Kind": "nokind"}})[0] == 400
     assert ask(server, "PUT", "/v1/cluster", {"action": "start", "value": {"Kind": "ec-encode"}})[0] == 501
+
+
+def list_all(server, bucket, size, **value):
+    """Each entry of all pages; every page but the last one is full."""
+    token, found = "", []
+    while True:
+        value.update(pagesize=size, continuation_token=token)
+        status, _, got = ask(server, "GET", f"/v1/buckets/{bucket}", {"action": "list", "value": value})
+        assert status == 200, got
+        page = json.loads(got)
+        assert len(page["entries"]) <= size and (len(page["entries"]) == size or not page["continuation_token"])
+        found += [(e["name"], int(e.get("size", 0)), e["flags"]) for e in page["entries"]]
+        token = page["continuation_token"]
+        if not token:
+            return found
+
+
+def test_listings_show_members_of_archives(server, s3, bucket, samples, shards):
+    s3.put_object(Bucket=bucket, Key="a", Body=b"a")
+    s3.put_object(Bucket=bucket, Key="no.tar", Body=b"no archive" * 100)
+    s3.put_object(Bucket=bucket, Key="s.z", Body=b"zz")
+    want = [("a", 1, 64), ("no.tar", 1000, 64)]
+    for shard in FORMATS:
+        size = s3.head_object(Bucket=bucket, Key=shard)["ContentLength"]
+        want += [(shard, size, 64 | 512)] + [(f"{shard}/{name}", len(data), 64 | 128) for name, data in samples]
+    want.insert(len(want) - len(samples) - 1, ("s.z", 2, 64))
+    for size in (1, 7, 91, 92, 1000):
+        assert list_all(server, bucket, size, flags="8") == want, size
+    assert list_all(server, bucket, 50, flags="8", prefix="s.zip") == want[-len(samples) - 1 :]
+    assert list_all(server, bucket, 50) == [(n, s, 64) for n, s, f in want if not f & 128]
+    for token in ("x", "-1:s.tar", "5:" + "k" * 1025):
+        assert ask(server, "GET", f"/v1/buckets/{bucket}", {"action": "list", "value": {"flags": "8", "continuation_token": token}})[0] == 400
+    # An archive that goes between two pages: the listing goes on behind it.
+    page = json.loads(ask(server, "GET", f"/v1/buckets/{bucket}", {"action": "list", "value": {"flags": "8", "pagesize": 10}})[2])
+    s3.delete_object(Bucket=bucket, Key="s.tar")
+    rest = {"flags": "8", "continuation_token": page["continuation_token"]}
+    assert json.loads(ask(server, "GET", f"/v1/buckets/{bucket}", {"action": "list", "value": rest})[2])["entries"][0]["name"] == "s.tgz"

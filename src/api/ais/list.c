@@ -1,11 +1,11 @@
 /* list: listings of objects, in pages of up to 10,000, as msgpack or as JSON.
  *
  * A page is made of listings of up to 1,000 names. Properties that an index entry does not have (checksum, version, custom)
- * cost a look-up of each object. The continuation token is the last name of the page. */
+ * cost a look-up of each object. The continuation token is the last name of the page, with archives also the place in one. */
 #include <string.h>
 #include <time.h>
 
-#include "api/ais/checksum.h"
+#include "api/ais/list.h"
 #include "api/ais/ops.h"
 #include "base/account.h"
 #include "base/mem.h"
@@ -18,71 +18,10 @@
 #define SCRATCH_BYTES (4u << 20) /* of 1,000 names */
 #define NAMES_A_TIME  1000u
 
-/* Flags of a request. */
-enum {
-    LIST_CACHED = 1,
-    LIST_NAME_ONLY = 16,
-    LIST_NAME_SIZE = 32,
-    LIST_NO_RECURSION = 2048,
-};
-/* Flags of an entry. */
-enum { ENTRY_PRESENT = 64, ENTRY_DIRECTORY = 256, ENTRY_IN_CHUNKS = 8192 };
-
-/* Properties. */
-#define LIST_PROP_TABLE(X)                                                               \
-    X(NAME, "name")                                                                      \
-    X(SIZE, "size")                                                                      \
-    X(VERSION, "version")                                                                \
-    X(CHECKSUM, "checksum")                                                              \
-    X(ATIME, "atime")                                                                    \
-    X(CACHED, "cached")                                                                  \
-    X(STATUS, "status")                                                                  \
-    X(COPIES, "copies")                                                                  \
-    X(EC, "ec")                                                                          \
-    X(CUSTOM, "custom")                                                                  \
-    X(LOCATION, "location")                                                              \
-    X(CHUNKED, "chunked")
-enum list_prop {
-#define X(id, name) PROP_##id,
-    LIST_PROP_TABLE(X)
-#undef X
-        PROPS_
-};
-#define BIT(prop) (1u << PROP_##prop)
-
-struct page_request {
-    const char *uuid, *prefix, *start_after, *token, *time_format;
-    unsigned props;
-    uint64_t size, flags;
-};
-/* One entry, with what was asked for. */
-struct listed {
-    struct span name;
-    uint64_t size;
-    unsigned flags;
-    char checksum[AIS_CHECKSUM_TEXT];
-    char version[24];
-    char atime[48];
-    const char *custom; /* NULL: none */
-};
-struct page {
-    struct request *q;
-    const struct page_request *r;
-    bool msgpack;
-    struct buf out; /* the entries */
-    struct json json;
-    uint32_t count;
-    struct arena *scratch;
-    char last[OBJECT_KEY_MAX + 1];
-    size_t last_len;
-    bool more;
-    char location[160];
-};
-
 /* ---- the request ---- */
 
 static enum err
-take_props(struct request *q, const char *text, struct page_request *r)
+take_props(struct request *q, const char *text, struct list_request *r)
 {
     static const char *const names[PROPS_] = {
 #define X(id, name) [PROP_##id] = (name),
@@ -107,24 +46,25 @@ take_props(struct request *q, const char *text, struct page_request *r)
             r->props |= 1u << i;
     }
     if (r->props == 0)
-        r->props = (r->flags & LIST_CACHED) != 0
-                       ? BIT(NAME) | BIT(SIZE) | BIT(CHECKSUM) | BIT(ATIME)
-                       : BIT(NAME) | BIT(SIZE) | BIT(CACHED);
+        r->props =
+            (r->flags & LIST_CACHED) != 0
+                ? PROP_BIT(NAME) | PROP_BIT(SIZE) | PROP_BIT(CHECKSUM) | PROP_BIT(ATIME)
+                : PROP_BIT(NAME) | PROP_BIT(SIZE) | PROP_BIT(CACHED);
     if ((r->flags & LIST_NAME_ONLY) != 0)
-        r->props = BIT(NAME);
+        r->props = PROP_BIT(NAME);
     else if ((r->flags & LIST_NAME_SIZE) != 0)
-        r->props = BIT(NAME) | BIT(SIZE);
+        r->props = PROP_BIT(NAME) | PROP_BIT(SIZE);
     return ERR_OK;
 }
 
 static enum err
-take_listing(struct request *q, struct page_request *r)
+take_listing(struct request *q, struct list_request *r)
 {
     const json_t *v = q->ais->value;
     const char *props = "";
     enum err rc;
 
-    *r = (struct page_request){.uuid = "", .prefix = ""};
+    *r = (struct list_request){.uuid = "", .prefix = ""};
     if (v != NULL && !json_is_object(v))
         return ais_fault(q, 400, NULL, "the value of \"list\" must be an object");
     rc = ais_text(q, v, "uuid", &r->uuid);
@@ -144,7 +84,7 @@ take_listing(struct request *q, struct page_request *r)
         rc = take_props(q, props, r);
     if (rc == ERR_OK &&
         (strlen(r->prefix) > OBJECT_KEY_MAX || strlen(r->start_after) > OBJECT_KEY_MAX ||
-         strlen(r->token) > OBJECT_KEY_MAX || strlen(r->uuid) > 64))
+         strlen(r->token) > OBJECT_KEY_MAX + 24 || strlen(r->uuid) > 64))
         rc = ais_fault(q, 400, NULL, "prefix, start_after or token of over %u bytes",
                        OBJECT_KEY_MAX);
     r->size = r->size == 0 || r->size > PAGE_MAX ? PAGE_MAX : r->size;
@@ -186,7 +126,7 @@ custom_text(struct arena *a, const struct object_meta *m)
 
 /* What the index entry does not say. An object that went meanwhile has no more than its name. */
 static void
-fill_from_object(struct page *p, struct listed *e)
+fill_from_object(struct list_page *p, struct listed *e)
 {
     struct request *q = p->q;
     struct object_info *info = arena_try(p->scratch, sizeof *info);
@@ -198,120 +138,90 @@ fill_from_object(struct page *p, struct listed *e)
     (void)ais_checksum_of(q->bucket, &info->meta, e->checksum);
     if (!q->bucket->cached)
         snprintf(e->version, sizeof e->version, "%u", info->overwrites + 1);
-    if ((p->r->props & BIT(CUSTOM)) != 0)
+    if ((p->r->props & PROP_BIT(CUSTOM)) != 0)
         e->custom = custom_text(p->scratch, &info->meta);
     if (info->meta.parts > 0)
         e->flags |= ENTRY_IN_CHUNKS;
 }
 
-static void
-put_msgpack_entry(struct page *p, const struct listed *e)
+/* False: it is not listed, or is gone. */
+static bool
+fill_present(struct list_page *p, struct listed *e)
 {
-    unsigned props = p->r->props;
-    bool dir = (e->flags & ENTRY_DIRECTORY) != 0;
-    bool size = (props & ~BIT(NAME)) != 0 && e->size > 0;
-    bool checksum = (props & BIT(CHECKSUM)) != 0 && e->checksum[0] != '\0';
-    bool atime = (props & BIT(ATIME)) != 0 && e->atime[0] != '\0';
-    bool version = (props & BIT(VERSION)) != 0 && e->version[0] != '\0';
-    bool custom = e->custom != NULL;
-    bool copies = (props & BIT(COPIES)) != 0 && !dir;
-    bool location = (props & BIT(LOCATION)) != 0 && !dir;
-    struct buf *out = &p->out;
+    struct request *q = p->q;
+    struct object_present here;
+    struct errbuf eb = {{0}};
+    bool present = !q->bucket->cached || object_present(q->api->options.object, q->bucket,
+                                                        e->name, &here, &eb) == ERR_OK;
 
-    msgpack_map(out, 2u + size + checksum + atime + version + custom + copies + location);
-    msgpack_text(out, SPAN("n"));
-    msgpack_text(out, e->name);
-    if (checksum) {
-        msgpack_text(out, SPAN("cs"));
-        msgpack_text(out, span_of(e->checksum));
-    }
-    if (atime) {
-        msgpack_text(out, SPAN("a"));
-        msgpack_text(out, span_of(e->atime));
-    }
-    if (version) {
-        msgpack_text(out, SPAN("v"));
-        msgpack_text(out, span_of(e->version));
-    }
-    if (location) {
-        msgpack_text(out, SPAN("t"));
-        msgpack_text(out, span_of(p->location));
-    }
-    if (custom) {
-        msgpack_text(out, SPAN("m"));
-        msgpack_text(out, span_of(e->custom));
-    }
-    if (size) {
-        msgpack_text(out, SPAN("s"));
-        msgpack_u64(out, e->size);
-    }
-    if (copies) {
-        msgpack_text(out, SPAN("c"));
-        msgpack_u64(out, MAX(p->q->bucket->copies, 1u));
-    }
-    msgpack_text(out, SPAN("f"));
-    msgpack_u64(out, e->flags);
+    e->flags |= present ? ENTRY_PRESENT : 0;
+    return !((p->r->flags & LIST_CACHED) != 0 && !present) &&
+           !((p->r->flags & LIST_NOT_CACHED) != 0 && present);
 }
 
-static void
-put_json_entry(struct page *p, const struct listed *e)
+static enum err
+list_add_object(struct list_page *p, const struct object_entry *found)
 {
-    unsigned props = p->r->props;
-    struct json *j = &p->json;
-
-    json_open_object(j, NULL);
-    json_span(j, "name", e->name);
-    if ((props & BIT(CHECKSUM)) != 0 && e->checksum[0] != '\0')
-        json_text(j, "checksum", e->checksum);
-    if ((props & BIT(ATIME)) != 0 && e->atime[0] != '\0')
-        json_text(j, "atime", e->atime);
-    if ((props & BIT(VERSION)) != 0 && e->version[0] != '\0')
-        json_text(j, "version", e->version);
-    if ((props & BIT(LOCATION)) != 0)
-        json_text(j, "location", p->location);
-    if (e->custom != NULL)
-        json_text(j, "custom-md", e->custom);
-    if ((props & ~BIT(NAME)) != 0)
-        ais_put_number(j, "size", e->size);
-    if ((props & BIT(COPIES)) != 0)
-        json_u64(j, "copies", MAX(p->q->bucket->copies, 1u));
-    json_u64(j, "flags", e->flags);
-    json_end(j);
-}
-
-static void
-list_add_entry(struct page *p, const struct object_entry *found)
-{
-    const unsigned looked_up = BIT(CHECKSUM) | BIT(VERSION) | BIT(CUSTOM) | BIT(CHUNKED);
+    const unsigned looked_up =
+        PROP_BIT(CHECKSUM) | PROP_BIT(VERSION) | PROP_BIT(CUSTOM) | PROP_BIT(CHUNKED);
     struct listed e = {.name = found->name, .size = found->size};
 
-    e.flags = found->is_prefix ? ENTRY_DIRECTORY : ENTRY_PRESENT;
-    if (!found->is_prefix && (p->r->props & BIT(ATIME)) != 0)
+    if (!fill_present(p, &e))
+        return ERR_OK;
+    if ((p->r->props & PROP_BIT(ATIME)) != 0)
         put_atime_text(found->mtime_ms, e.atime);
-    if (!found->is_prefix && (p->r->props & looked_up) != 0)
+    if ((p->r->props & looked_up) != 0)
         fill_from_object(p, &e);
-    if (p->msgpack)
-        put_msgpack_entry(p, &e);
-    else
-        put_json_entry(p, &e);
-    p->count++;
+    if ((p->r->flags & LIST_ARCHIVES) != 0)
+        return list_archive_put(p, &e);
+    list_entry_put(p, &e);
+    return ERR_OK;
+}
+
+static enum err
+list_add_entry(struct list_page *p, const struct object_entry *found)
+{
     p->last_len = MIN(found->name.len, sizeof p->last - 1);
     memcpy(p->last, found->name.at, p->last_len);
+    if (!found->is_prefix)
+        return list_add_object(p, found);
+    list_entry_put(p, &(struct listed){.name = found->name, .flags = ENTRY_DIRECTORY});
+    return ERR_OK;
 }
 
 /* ---- the page ---- */
 
+/* Where the page begins, by the token. */
 static enum err
-fill_page(struct page *p)
+page_begin(struct list_page *p, struct span *after)
+{
+    struct span token = span_of(p->r->token);
+    uint64_t resume = 0;
+
+    *after = token.len > 0 ? token : span_of(p->r->start_after);
+    if (token.len == 0 || (p->r->flags & LIST_ARCHIVES) == 0)
+        return ERR_OK;
+    if (list_archive_token(token, &resume, after) != ERR_OK)
+        return ais_fault(p->q, 400, NULL,
+                         "continuation token \"%.*s\" is none of this server",
+                         (int)MIN(token.len, 64u), token.at);
+    p->last_len = after->len;
+    memcpy(p->last, after->at, after->len);
+    return resume > 0 ? list_archive_continue(p, *after, resume - 1) : ERR_OK;
+}
+
+static enum err
+fill_page(struct list_page *p)
 {
     struct request *q = p->q;
-    struct span token = span_of(p->r->token), start = span_of(p->r->start_after);
     struct object_list_options o = {
         .prefix = span_of(p->r->prefix),
-        .delimiter = (p->r->flags & LIST_NO_RECURSION) != 0 ? SPAN("/") : SPAN(""),
-        .after = token.len > 0 ? token : start};
+        .delimiter = (p->r->flags & LIST_NO_RECURSION) != 0 ? SPAN("/") : SPAN("")};
     bool more = true;
+    enum err begun = page_begin(p, &o.after);
 
+    if (begun != ERR_OK)
+        return begun;
     while (more && p->count < p->r->size) {
         struct object_page found = {0};
         struct errbuf eb = {{0}};
@@ -322,9 +232,16 @@ fill_page(struct page *p)
         rc = object_list(q->api->options.object, q->bucket, &o, p->scratch, &found, &eb);
         if (rc != ERR_OK)
             return ais_fault_from(q, rc, &eb);
-        for (uint32_t i = 0; i < found.count; i++)
-            list_add_entry(p, &found.entries[i]);
         more = found.truncated;
+        for (uint32_t i = 0; i < found.count; i++) {
+            if (p->count == p->r->size) { /* members were listed, too */
+                more = true;
+                break;
+            }
+            rc = list_add_entry(p, &found.entries[i]);
+            if (rc != ERR_OK)
+                return rc;
+        }
         o.after = (struct span){p->last, p->last_len};
         if (p->out.full)
             return ais_fault(q, 400, NULL,
@@ -332,20 +249,32 @@ fill_page(struct page *p)
                              PAGE_BYTES);
         rt_yield();
     }
-    p->more = more;
+    p->more = more || p->resume > 0;
     return ERR_OK;
+}
+
+/* Of the page that follows; empty: there is none. */
+static struct span
+page_token(struct list_page *p)
+{
+    if (!p->more)
+        return SPAN("");
+    if ((p->r->flags & LIST_ARCHIVES) == 0)
+        return (struct span){p->last, p->last_len};
+    return span_of(arena_printf(p->q->arena, "%llu:%.*s", (unsigned long long)p->resume,
+                                (int)p->last_len, p->last));
 }
 
 /* Of one listing: the same on all pages. */
 static const char *
-listing_id(struct page *p)
+listing_id(struct list_page *p)
 {
     return p->r->uuid[0] != '\0' ? p->r->uuid
                                  : arena_printf(p->q->arena, "lst-%.12s", p->q->http->id);
 }
 
 static enum err
-answer_msgpack(struct page *p)
+answer_msgpack(struct list_page *p)
 {
     struct request *q = p->q;
     struct buf whole;
@@ -357,7 +286,7 @@ answer_msgpack(struct page *p)
     msgpack_text(&whole, SPAN("UUID"));
     msgpack_text(&whole, span_of(listing_id(p)));
     msgpack_text(&whole, SPAN("ContinuationToken"));
-    msgpack_text(&whole, (struct span){p->last, p->more ? p->last_len : 0});
+    msgpack_text(&whole, page_token(p));
     msgpack_text(&whole, SPAN("Flags"));
     msgpack_u64(&whole, 0);
     msgpack_text(&whole, SPAN("Entries"));
@@ -376,14 +305,14 @@ answer_msgpack(struct page *p)
 }
 
 static enum err
-answer_json(struct page *p)
+answer_json(struct list_page *p)
 {
     struct request *q = p->q;
     struct json *j = &p->json;
 
     json_end(j);
     json_text(j, "uuid", listing_id(p));
-    json_span(j, "continuation_token", (struct span){p->last, p->more ? p->last_len : 0});
+    json_span(j, "continuation_token", page_token(p));
     json_u64(j, "flags", 0);
     json_end(j);
     request_put_ids(q);
@@ -395,8 +324,8 @@ answer_json(struct page *p)
 enum err
 ais_list_objects(struct request *q)
 {
-    struct page *p = arena_alloc(q->arena, sizeof *p);
-    struct page_request r;
+    struct list_page *p = arena_alloc(q->arena, sizeof *p);
+    struct list_request r;
     struct ais_ids ids;
     int64_t reserved;
     enum err rc = take_listing(q, &r);
