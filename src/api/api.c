@@ -34,12 +34,20 @@ collect_refused(struct buf *out, void *arg)
                (unsigned long long)auth_meter_refused(AUTH_OVER_PARTS));
 }
 
+static void
+on_object_change(void *arg, uint64_t bucket, struct span key)
+{
+    struct api *a = arg;
+
+    shard_forget(a->shards, bucket, key);
+}
+
 enum err
 api_new(const struct api_options *o, struct api **out, struct errbuf *eb)
 {
     struct api *a = xcalloc(1, sizeof *a);
+    enum err rc = ERR_OK;
 
-    (void)eb;
     a->options = *o;
     if (a->options.region == NULL)
         a->options.region = "us-east-1";
@@ -64,6 +72,14 @@ api_new(const struct api_options *o, struct api **out, struct errbuf *eb)
     atomic_store(&a->ready, false);
     atomic_store(&a->access_log, o->access_log);
     metrics_register(collect_refused, a);
+    if (o->shards != NULL && o->shard_index_bytes > 0)
+        rc = shard_keep_in(a->shards, o->shards, o->shard_index_bytes, eb);
+    if (rc != ERR_OK) {
+        api_free(&a);
+        return rc;
+    }
+    if (o->object != NULL)
+        object_watch(o->object, on_object_change, a);
     *out = a;
     return ERR_OK;
 }

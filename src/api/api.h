@@ -26,7 +26,9 @@ struct api_options {
     /* For backups: the node's state, and the folders of its keys. */
     struct meta *meta;
     struct rt_dir *dot, *secrets;
-    const char *region; /* reported as the location of buckets; NULL: us-east-1 */
+    struct rt_dir *shards;      /* of indexes of shards; NULL: none is kept */
+    uint64_t shard_index_bytes; /* in that folder; 0: none is kept */
+    const char *region;         /* reported as the location of buckets; NULL: us-east-1 */
     const char
         *domains[API_DOMAINS_MAX]; /* base domains of virtual-host style, lower case */
     unsigned domain_count;

@@ -14,6 +14,7 @@
     X(LOCK_WORKERS, "rt.workers")                                                        \
     X(LOCK_KEYS, "disks.keys")                                                           \
     X(LOCK_SHARDS, "shard.indexes")                                                      \
+    X(LOCK_SHARD_FILES, "shard.files")                                                   \
     X(LOCK_XACTS, "ais.jobs")                                                            \
     X(LOCK_SUMMARIES, "api.summaries")                                                   \
     X(LOCK_COLLECTORS, "metrics.collectors")                                             \

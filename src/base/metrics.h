@@ -85,6 +85,9 @@
     X(M_MD5_BYTES, "forebay_md5_bytes_total", COUNTER,                                   \
       "bytes hashed for ETags: a stream alone, or several in lanes", "how",              \
       "alone|lanes")                                                                     \
+    X(M_SHARD_INDEXES, "forebay_shard_indexes_total", COUNTER,                           \
+      "indexes of shards that were needed and not in memory, by where they came from",   \
+      "from", "kept|built")                                                              \
     X(M_UNVERIFIED, "forebay_backend_unverified_total", COUNTER,                         \
       "objects fetched with nothing but their length to verify", "", "")
 

@@ -23,6 +23,8 @@ node_folders_in(struct node_folders *f, struct errbuf *eb)
         rc = node_folder(f->state, "meta", &f->meta, eb);
     if (rc == ERR_OK)
         rc = node_folder(f->state, "secrets", &f->secrets, eb);
+    if (rc == ERR_OK)
+        rc = node_folder(f->state, "shards", &f->shards, eb);
     return rc;
 }
 
@@ -44,6 +46,7 @@ node_folders_open(const char *path, struct node_folders *out, struct errbuf *eb)
 void
 node_folders_close(struct node_folders *f)
 {
+    rt_dir_close(&f->shards);
     rt_dir_close(&f->secrets);
     rt_dir_close(&f->meta);
     rt_dir_close(&f->state);

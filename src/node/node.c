@@ -168,6 +168,8 @@ open_services(struct node *n)
         a.meta = n->meta;
         a.dot = n->folders.dot;
         a.secrets = n->folders.secrets;
+        a.shards = n->folders.shards;
+        a.shard_index_bytes = n->o->shard_index_bytes;
         a.object = n->object;
         a.jobs = n->jobs;
         a.cloud = n->cloud;

@@ -70,6 +70,7 @@ struct node_options {
         memory_limit; /* of the process; 0: what its control group or the machine says */
     unsigned cache_high, cache_low;
     uint64_t cache_large, cache_chunk;
+    uint64_t shard_index_bytes; /* of the folder of indexes; 0: none */
     unsigned readahead;
     uint64_t block_cache_bytes, cache_budget, segment_bytes, index_map_bytes,
         index_interval_ms, memtable_bytes,

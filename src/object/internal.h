@@ -37,7 +37,15 @@ struct object_service {
     struct readahead *readahead;         /* owned */
     struct list_prefetch *list_prefetch; /* owned */
     struct numbered *quotas;             /* owned; quota.h */
+    object_on_change *on_change;         /* object_watch(); NULL: none */
+    void *on_change_arg;
 };
+static inline void
+object_changed(struct object_service *s, const struct map_bucket *b, struct span key)
+{
+    if (s->on_change != NULL)
+        s->on_change(s->on_change_arg, b->id, key);
+}
 
 #define PIECE_BYTES (256u << 10) /* the size of a piece for a reader of a fetch */
 #define HELD_BACK                                                                        \

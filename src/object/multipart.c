@@ -568,13 +568,19 @@ object_upload_complete(struct object_service *s, const struct map_bucket *b,
                          .bad = bad,
                          .eb = eb};
 
+    enum err rc;
+
     *bad = (struct object_bad_part){.why = COMPLETE_OTHER};
     memset(out, 0, sizeof *out);
     if (b->cached)
-        return complete_write_through(s, b, key, upload_id, what, a, out, eb);
-    if (!native_id(upload_id, &c.id))
-        return no_upload(eb);
-    return complete_native(&c, out);
+        rc = complete_write_through(s, b, key, upload_id, what, a, out, eb);
+    else if (!native_id(upload_id, &c.id))
+        rc = no_upload(eb);
+    else
+        rc = complete_native(&c, out);
+    if (rc == ERR_OK)
+        object_changed(s, b, key);
+    return rc;
 }
 
 enum err

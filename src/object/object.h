@@ -43,6 +43,11 @@ void object_end_fetches(struct object_service *s);
 /* Ends and joins the fetches in flight. No request may be left. May switch. */
 void object_stop(struct object_service **sp);
 
+/* Called behind every write, completed upload and delete of a key that succeeded, in its fiber, before the answer. May switch. */
+typedef void object_on_change(void *arg, uint64_t bucket, struct span key);
+/* One watcher, set before requests are served; NULL: none from now on. */
+void object_watch(struct object_service *s, object_on_change *on_change, void *arg);
+
 /* ---- which version, and what must hold ---- */
 /* One version of a key: S3's `versionId`. */
 struct object_version {

@@ -390,6 +390,8 @@ object_put_commit(struct object_put **pp, const struct object_meta *meta, struct
             rc = put_part_write_through(p, &whole, a, out, eb);
             break;
         }
+    if (rc == ERR_OK && (p->kind == PUT_NATIVE || p->kind == PUT_WRITE_THROUGH))
+        object_changed(p->s, p->bucket, p->key);
     object_put_abort(pp);
     return rc;
 }

@@ -50,6 +50,13 @@ object_start(const struct object_options *o, struct object_service **out,
 }
 
 void
+object_watch(struct object_service *s, object_on_change *on_change, void *arg)
+{
+    s->on_change = on_change;
+    s->on_change_arg = arg;
+}
+
+void
 object_stop(struct object_service **sp)
 {
     struct object_service *s = *sp;

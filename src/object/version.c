@@ -198,15 +198,14 @@ delete_marked(struct object_service *s, const struct map_bucket *b,
     return ERR_OK;
 }
 
-enum err
-object_delete_with(struct object_service *s, const struct map_bucket *b, struct span key,
-                   const struct object_delete_options *o, struct object_deleted *out,
-                   struct errbuf *eb)
+static enum err
+delete_of_kind(struct object_service *s, const struct map_bucket *b, struct span key,
+               const struct object_delete_options *o, struct object_deleted *out,
+               struct errbuf *eb)
 {
     struct disks_key k = object_disk_key(b, key);
     bool existed;
 
-    *out = (struct object_deleted){0};
     if (o->version != NULL && !o->version->null && b->cached)
         return ERR_OK; /* not an id of this node: like any version that does not exist */
     if (b->cached)
@@ -217,6 +216,20 @@ object_delete_with(struct object_service *s, const struct map_bucket *b, struct 
         return delete_marked(s, b, &k, o, out, eb);
     return disks_delete(s->options.disks, &k, STORE_NATIVE, condition_of(o->condition),
                         &existed, eb);
+}
+
+enum err
+object_delete_with(struct object_service *s, const struct map_bucket *b, struct span key,
+                   const struct object_delete_options *o, struct object_deleted *out,
+                   struct errbuf *eb)
+{
+    enum err rc;
+
+    *out = (struct object_deleted){0};
+    rc = delete_of_kind(s, b, key, o, out, eb);
+    if (rc == ERR_OK)
+        object_changed(s, b, key);
+    return rc;
 }
 
 enum err

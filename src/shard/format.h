@@ -4,7 +4,14 @@
 
 #include "base/span.h"
 
-enum shard_format { SHARD_NONE, SHARD_TAR, SHARD_TGZ, SHARD_TAR_LZ4, SHARD_ZIP };
+enum shard_format {
+    SHARD_NONE,
+    SHARD_TAR,
+    SHARD_TGZ,
+    SHARD_TAR_LZ4,
+    SHARD_ZIP,
+    SHARD_FORMATS_
+};
 
 /* By extension: .tar, .tgz, .tar.gz, .tar.lz4, .zip. SHARD_NONE: no archive. */
 enum shard_format shard_format_of_name(struct span name);

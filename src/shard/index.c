@@ -67,9 +67,20 @@ index_grow(struct shard_index *x, size_t name_len, struct errbuf *eb)
     return ERR_OK;
 }
 
-static enum err
-index_add(struct shard_index *x, const struct shard_entry *e, struct span name,
-          struct errbuf *eb)
+struct shard_index *
+shard_index_new(enum shard_format f)
+{
+    struct shard_index *x = xcalloc(1, sizeof *x);
+
+    assert(shard_format_is_indexed(f));
+    x->refs = 1;
+    x->format = f;
+    return x;
+}
+
+enum err
+shard_index_add(struct shard_index *x, const struct shard_entry *e, struct span name,
+                struct errbuf *eb)
 {
     enum err rc = index_grow(x, name.len, eb);
 
@@ -110,11 +121,13 @@ shard_index_find(const struct shard_index *x, struct span name)
     }
 }
 
-static void
-index_fill_table(struct shard_index *x)
+void
+shard_index_seal(struct shard_index *x)
 {
     uint32_t slots = 16;
 
+    assert(x->table == NULL);
+    assert(x->count <= SHARD_MEMBERS_MAX);
     while (slots < x->count + x->count / 2)
         slots *= 2;
     x->mask = slots - 1;
@@ -145,12 +158,12 @@ index_build_tar(struct shard_input *in, struct shard_index *x, struct errbuf *eb
         rc = shard_stream_next(s, &m, &end, eb);
         if (rc != ERR_OK || end)
             break;
-        rc = index_add(x,
-                       &(struct shard_entry){.offset = m.offset,
-                                             .size = m.size,
-                                             .stored = m.size,
-                                             .mtime_s = m.mtime_s},
-                       m.name, eb);
+        rc = shard_index_add(x,
+                             &(struct shard_entry){.offset = m.offset,
+                                                   .size = m.size,
+                                                   .stored = m.size,
+                                                   .mtime_s = m.mtime_s},
+                             m.name, eb);
     }
     shard_stream_close(&s);
     return rc;
@@ -248,14 +261,14 @@ index_take_zip_entries(struct shard_index *x, struct zip_scan *scan, struct buf 
             continue;
         rc = index_check_zip_entry(&e, &scan->end, &scan->stored, eb);
         if (rc == ERR_OK)
-            rc = index_add(x,
-                           &(struct shard_entry){.offset = e.local_at,
-                                                 .size = e.size,
-                                                 .stored = e.stored,
-                                                 .mtime_s = e.mtime_s,
-                                                 .crc = e.crc,
-                                                 .method = e.method},
-                           e.name, eb);
+            rc = shard_index_add(x,
+                                 &(struct shard_entry){.offset = e.local_at,
+                                                       .size = e.size,
+                                                       .stored = e.stored,
+                                                       .mtime_s = e.mtime_s,
+                                                       .crc = e.crc,
+                                                       .method = e.method},
+                                 e.name, eb);
     }
     buf_consume(b, at);
     return rc;
@@ -298,19 +311,16 @@ enum err
 shard_index_build(struct shard_input *in, enum shard_format f, struct shard_index **out,
                   struct errbuf *eb)
 {
-    struct shard_index *x = xcalloc(1, sizeof *x);
+    struct shard_index *x = shard_index_new(f);
     enum err rc;
 
-    assert(shard_format_is_indexed(f));
     *out = NULL;
-    x->refs = 1;
-    x->format = f;
     rc = f == SHARD_TAR ? index_build_tar(in, x, eb) : index_build_zip(in, x, eb);
     if (rc != ERR_OK) {
         shard_index_drop(&x);
         return rc;
     }
-    index_fill_table(x);
+    shard_index_seal(x);
     *out = x;
     return ERR_OK;
 }

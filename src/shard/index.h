@@ -33,6 +33,11 @@ struct shard_index {
  * switch. On ERR_OK the caller owns one reference. */
 enum err shard_index_build(struct shard_input *in, enum shard_format f,
                            struct shard_index **out, struct errbuf *eb) MUST_CHECK;
+/* The same from entries at hand: new, then add in the order of the archive (`name_at` and `name_len` are set here), then seal. */
+struct shard_index *shard_index_new(enum shard_format f);
+enum err shard_index_add(struct shard_index *x, const struct shard_entry *e,
+                         struct span name, struct errbuf *eb) MUST_CHECK;
+void shard_index_seal(struct shard_index *x);
 struct shard_index *shard_index_ref(struct shard_index *x);
 void shard_index_drop(struct shard_index **xp); /* NULL is fine */
 size_t shard_index_bytes(const struct shard_index *x);

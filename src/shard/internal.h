@@ -4,12 +4,14 @@
 #include "rt/sync.h"
 #include "shard/cache.h"
 #include "shard/decode.h"
+#include "shard/files.h"
 #include "shard/member.h"
 
 struct shard_service {
     struct object_service *object;
     struct shard_cache *cache; /* owned */
-    struct list *builds;       /* one a loop: indexes under construction; owned */
+    struct shard_files *files; /* owned; NULL: indexes are kept in memory only */
+    struct list *builds;       /* one a loop: indexes under construction there; owned */
 };
 
 /* An open archive with its index, where its format has one. */

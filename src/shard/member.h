@@ -14,6 +14,11 @@ struct shard_service;
 #define SHARD_CACHE_BYTES (256u << 20) /* of all indexes together */
 /* Borrows `o`. One for all loops; on a loop. */
 struct shard_service *shard_start(struct object_service *o, size_t cache_bytes);
+/* Keeps indexes in a folder, too, of `limit` bytes at most: files.h. Before the first reader; once. May switch. */
+enum err shard_keep_in(struct shard_service *s, struct rt_dir *dir, uint64_t limit,
+                       struct errbuf *eb) MUST_CHECK;
+/* The object was written or deleted: its kept index leaves. May switch. */
+void shard_forget(struct shard_service *s, uint64_t bucket, struct span key);
 void shard_stop(struct shard_service **sp); /* no reader is left */
 struct shard_cache *shard_cache_of(struct shard_service *s);
 
@@ -46,9 +51,14 @@ bool shard_member_is_plain(const struct shard_reader *r);
 /* In the fiber that has read from it, unless it was read to its end and is plain. */
 void shard_member_close(struct shard_reader **rp); /* NULL is fine */
 
-/* The index of a tar or zip: from the cache, or built and kept. The caller owns a reference. */
+/* The index of a tar or zip: from memory, from the node's state, or built and kept. ERR_BAD_REQUEST: it is neither. On ERR_OK the
+ * caller ends *out with shard_index_close(). */
+struct shard_open;
 enum err shard_index_open(struct shard_service *s, const struct shard_ask *ask,
-                          struct shard_index **out, struct errbuf *eb) MUST_CHECK;
+                          struct shard_open **out, struct errbuf *eb) MUST_CHECK;
+const struct shard_index *shard_index_of(const struct shard_open *o);
+const struct object_info *shard_index_archive(const struct shard_open *o);
+void shard_index_close(struct shard_open **op); /* NULL is fine */
 
 /* All members that match, in the order of the archive, with their bytes. */
 struct shard_scan;

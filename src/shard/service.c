@@ -2,14 +2,17 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "base/hash.h"
 #include "base/mem.h"
+#include "base/metrics.h"
 #include "rt/loop.h"
 #include "rt/point.h"
 #include "shard/internal.h"
 
-/* An index under construction: other readers of this loop wait for it. On the builder's stack. */
+/* An index under construction, on the stack of its builder. Each shard has an owner loop, where its index is loaded or built: once,
+ * whatever loops its readers are on. */
 struct build {
-    struct list node; /* in service->builds */
+    struct list node; /* in service->builds of the owner loop */
     uint64_t bucket;
     struct span key;
     struct rt_cond done;
@@ -28,6 +31,21 @@ shard_start(struct object_service *o, size_t cache_bytes)
     return s;
 }
 
+enum err
+shard_keep_in(struct shard_service *s, struct rt_dir *dir, uint64_t limit,
+              struct errbuf *eb)
+{
+    assert(s->files == NULL);
+    return shard_files_open(dir, limit, &s->files, eb);
+}
+
+void
+shard_forget(struct shard_service *s, uint64_t bucket, struct span key)
+{
+    if (s->files != NULL && shard_format_is_indexed(shard_format_of_name(key)))
+        shard_files_drop(s->files, bucket, key);
+}
+
 void
 shard_stop(struct shard_service **sp)
 {
@@ -36,6 +54,7 @@ shard_stop(struct shard_service **sp)
     *sp = NULL;
     if (s == NULL)
         return;
+    shard_files_close(&s->files);
     shard_cache_free(&s->cache);
     free(s->builds);
     free(s);
@@ -60,48 +79,128 @@ build_find(struct list *builds, uint64_t bucket, struct span key)
     return NULL;
 }
 
-/* Builds the index; readers of the same shard on this loop wait for it. */
-static enum err
-build_index(struct shard_service *s, const struct shard_ask *ask, struct shard_open *o,
-            struct errbuf *eb)
+/* A reader's question, answered on the owner loop. */
+struct index_call {
+    struct shard_service *s;
+    const struct shard_ask *ask;
+    enum shard_format format;
+    const struct shard_version *version; /* that the reader has open */
+    struct shard_object *open; /* on the reader's loop: its archive; else NULL */
+    struct shard_index *index; /* the answer: one reference */
+    enum err rc;
+    struct errbuf *eb;
+};
+
+static bool
+ask_is_kept(const struct shard_ask *ask)
 {
-    struct list *builds = &s->builds[rt_loop_index()];
-    struct build mine = {.bucket = ask->bucket->id, .key = ask->key};
+    /* An archive by another format than that of its name is kept in memory only: shard_forget() knows the name alone. */
+    return shard_format_is_indexed(shard_format_of_name(ask->key));
+}
+
+/* Reads the shard, in the version that the reader has. */
+static enum err
+scan_shard(struct index_call *c)
+{
+    struct shard_object own;
     enum err rc;
 
-    assert(o->index == NULL);
+    if (c->open != NULL)
+        return shard_index_build(&c->open->in, c->format, &c->index, c->eb);
+    rc = shard_object_open(&own, c->s->object, c->ask->bucket, c->ask->key, c->eb);
+    if (rc != ERR_OK)
+        return rc;
+    if (shard_version_eq(&own.version, c->version))
+        rc = shard_index_build(&own.in, c->format, &c->index, c->eb);
+    else
+        rc = err_set(c->eb, ERR_NOT_FOUND, "the shard was replaced");
+    shard_object_close(&own);
+    return rc;
+}
+
+/* Loads or builds the index; other readers of the same shard wait for it. */
+static enum err
+build_index(struct index_call *c)
+{
+    struct list *builds = &c->s->builds[rt_loop_index()];
+    uint64_t bucket = c->ask->bucket->id;
+    struct build mine = {.bucket = bucket, .key = c->ask->key};
+    bool keep = c->s->files != NULL && ask_is_kept(c->ask);
+    enum err rc = ERR_OK;
+
+    assert(c->index == NULL);
+    assert(build_find(builds, bucket, c->ask->key) == NULL);
     rt_cond_init(&mine.done);
     list_push_back(builds, &mine.node);
-    rc = shard_index_build(&o->object.in, o->format, &o->index, eb);
+    if (keep)
+        c->index = shard_files_load(c->s->files, bucket, c->ask->key, c->version);
+    if (c->index != NULL && c->index->format != c->format)
+        shard_index_drop(&c->index);
+    if (c->index != NULL)
+        metric_add(M_SHARD_INDEXES, 0, 1);
+    if (c->index == NULL) {
+        metric_add(M_SHARD_INDEXES, 1, 1);
+        rc = scan_shard(c);
+        if (rc == ERR_OK && keep)
+            shard_files_keep(c->s->files, bucket, c->ask->key, c->version, c->index);
+    }
+    assert((rc == ERR_OK) == (c->index != NULL));
     if (rc == ERR_OK)
-        shard_cache_keep(s->cache, ask->bucket->id, ask->key, &o->object.version,
-                         o->index);
+        shard_cache_keep(c->s->cache, bucket, c->ask->key, c->version, c->index);
     list_remove(&mine.node);
     rt_cond_broadcast(&mine.done);
     return rc;
+}
+
+static void
+index_call_run(void *arg)
+{
+    struct index_call *c = arg;
+    struct list *builds = &c->s->builds[rt_loop_index()];
+    uint64_t bucket = c->ask->bucket->id;
+
+    for (;;) {
+        struct build *other = build_find(builds, bucket, c->ask->key);
+
+        c->index = shard_cache_find(c->s->cache, bucket, c->ask->key, c->version);
+        c->rc = ERR_OK;
+        if (c->index != NULL)
+            return;
+        if (other == NULL) {
+            c->rc = build_index(c);
+            return;
+        }
+        if (rt_cond_wait(&other->done, DEADLINE_NEVER) != ERR_OK) {
+            c->rc =
+                err_set(c->eb, ERR_CANCELLED, "the index of the shard is being built");
+            return;
+        }
+    }
 }
 
 static enum err
 find_or_build_index(struct shard_service *s, const struct shard_ask *ask,
                     struct shard_open *o, struct errbuf *eb)
 {
-    struct list *builds = &s->builds[rt_loop_index()];
+    unsigned owner = (unsigned)(hash_xxh3(ask->key.at, ask->key.len, ask->bucket->id) %
+                                rt_loop_count());
+    struct index_call c = {
+        .s = s, .ask = ask, .format = o->format, .version = &o->object.version, .eb = eb};
+    enum err rc = ERR_OK;
 
-    for (;;) {
-        struct build *other;
-        enum err rc;
-
-        o->index =
-            shard_cache_find(s->cache, ask->bucket->id, ask->key, &o->object.version);
-        if (o->index != NULL)
-            return ERR_OK;
-        other = build_find(builds, ask->bucket->id, ask->key);
-        if (other == NULL)
-            return build_index(s, ask, o, eb);
-        rc = rt_cond_wait(&other->done, DEADLINE_NEVER);
-        if (rc != ERR_OK)
-            return err_set(eb, rc, "the index of the shard is being built");
+    o->index = shard_cache_find(s->cache, ask->bucket->id, ask->key, &o->object.version);
+    if (o->index != NULL)
+        return ERR_OK;
+    if (owner == rt_loop_index()) {
+        c.open = &o->object;
+        index_call_run(&c);
+    } else {
+        rc = rt_call_cancellable(owner, index_call_run, &c);
     }
+    if (rc != ERR_OK)
+        return err_set(eb, rc, "no fiber is free for the index of a shard");
+    o->index = c.index;
+    return c.rc;
 }
 
 static enum err
@@ -162,17 +261,44 @@ shard_close_archive(struct shard_open *o)
 
 enum err
 shard_index_open(struct shard_service *s, const struct shard_ask *ask,
-                 struct shard_index **out, struct errbuf *eb)
+                 struct shard_open **out, struct errbuf *eb)
 {
-    struct shard_open o;
-    enum err rc = shard_open_archive(s, ask, &o, eb);
+    struct shard_open *o = xcalloc(1, sizeof *o);
+    enum err rc = shard_open_archive(s, ask, o, eb);
 
-    *out = NULL;
+    if (rc == ERR_OK && o->index == NULL)
+        rc = err_set(
+            eb, ERR_BAD_REQUEST,
+            "members of a %s are not read one by one, so it has no index; tar and "
+            "zip have",
+            shard_format_extension(o->format) + 1);
     if (rc != ERR_OK)
-        return rc;
-    assert(o.index != NULL);
-    *out = o.index;
-    o.index = NULL;
-    shard_close_archive(&o);
-    return ERR_OK;
+        shard_index_close(&o);
+    *out = o;
+    return rc;
+}
+
+const struct shard_index *
+shard_index_of(const struct shard_open *o)
+{
+    assert(o->index != NULL);
+    return o->index;
+}
+
+const struct object_info *
+shard_index_archive(const struct shard_open *o)
+{
+    return &o->object.info;
+}
+
+void
+shard_index_close(struct shard_open **op)
+{
+    struct shard_open *o = *op;
+
+    *op = NULL;
+    if (o == NULL)
+        return;
+    shard_close_archive(o);
+    free(o);
 }

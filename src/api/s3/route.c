@@ -109,6 +109,8 @@ static const struct route routes[] = {
      s3_delete_object_tags},
     {G, OBJECT, "acl", NEED_READ_ACL, "s3:GetObjectAcl", NEEDS_BUCKET, OP_other,
      s3_get_acl},
+    {G, OBJECT, "shard-index", NEED_READ, "s3:GetObject", NEEDS_BUCKET, OP_get,
+     s3_shard_index},
     {T, OBJECT, "uploads", NEED_WRITE, "s3:PutObject", NEEDS_BUCKET, OP_mpu,
      s3_create_upload},
     {P, OBJECT, "uploadId", NEED_WRITE, "s3:PutObject", NEEDS_BUCKET, OP_put,
@@ -187,6 +189,7 @@ static const char *const subs[] = {
     "annotation",
     "abac",
     "batch",
+    "shard-index",
     "append",
 };
 

@@ -42,6 +42,7 @@ s3_operation s3_get_object_tags, s3_put_object_tags, s3_delete_object_tags;
 s3_operation s3_get_bucket_tags, s3_put_bucket_tags, s3_delete_bucket_tags;
 /* batch.c */
 s3_operation s3_batch;
+s3_operation s3_shard_index;
 /* acl.c */
 s3_operation s3_get_acl, s3_put_acl;
 bool s3_has_grant_header(const struct request *q);
