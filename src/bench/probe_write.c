@@ -74,7 +74,7 @@ probe_disk_writes(const char *path, uint64_t ms, double *bytes_s, struct errbuf 
 {
     struct writing w = {.room = FILE_BYTES};
     struct rt_dir *dir = NULL;
-    uint64_t total, left;
+    struct rt_space space;
     char name[40];
     uint32_t mark;
     enum err rc = rt_dir_open(path, &dir, eb);
@@ -82,8 +82,8 @@ probe_disk_writes(const char *path, uint64_t ms, double *bytes_s, struct errbuf 
     rt_random(&mark, sizeof mark);
     snprintf(name, sizeof name, ".forebay-bench-%08x", mark);
     if (rc == ERR_OK)
-        rc = rt_dir_space(dir, &total, &left, eb);
-    if (rc == ERR_OK && left < 4 * FILE_BYTES)
+        rc = rt_dir_space(dir, &space, eb);
+    if (rc == ERR_OK && space.free_bytes < 4 * FILE_BYTES)
         rc = err_set(eb, ERR_NO_SPACE, "less than 1 GiB is free below \"%s\"", path);
     if (rc == ERR_OK)
         rc = rt_open(dir, name, RT_O_WRITE | RT_O_CREATE | RT_O_EXCL | RT_O_DIRECT, 0600,

@@ -201,10 +201,24 @@ listen_http(struct node *n)
                : rc;
 }
 
+/* A full disk still starts, to be read and to have objects deleted. */
+static enum err
+make_room_to_start(struct node *n)
+{
+    enum err rc = ERR_OK;
+
+    for (unsigned i = 0; rc == ERR_OK && i < n->o->dir_count; i++)
+        rc = store_make_start_room(n->o->dirs[i], &n->eb);
+    return rc;
+}
+
 static enum err
 node_open_all(struct node *n)
 {
-    enum err rc = node_open_state(n);
+    enum err rc = make_room_to_start(n);
+
+    if (rc == ERR_OK)
+        rc = node_open_state(n);
 
     metrics_set_engine(rt_engine_name(rt_engine_now()));
     if (rc == ERR_OK)
@@ -330,6 +344,8 @@ node_run(void *arg)
     rt_on_signal(SIGTERM, on_signal, n);
     rt_on_signal(SIGINT, on_signal, n);
     n->rc = node_open_all(n);
+    for (unsigned i = 0; n->rc == ERR_NO_SPACE && i < n->o->dir_count; i++)
+        store_explain_no_room(n->o->dirs[i], &n->eb);
     if (n->rc == ERR_OK) {
         rt_group_begin(&watching);
         node_watch(n, &watching);

@@ -260,12 +260,12 @@ rt_dir_mode(struct rt_dir *d, const char *name, unsigned *mode, struct errbuf *e
 }
 
 enum err
-rt_dir_space(struct rt_dir *d, uint64_t *total, uint64_t *free_bytes, struct errbuf *eb)
+rt_dir_space(struct rt_dir *d, struct rt_space *out, struct errbuf *eb)
 {
     enum err rc = observer_may_begin(d->observer, d->path, eb);
 
-    *total = *free_bytes = 0;
-    return rc == ERR_OK ? rt_engine_ops()->dir_space(d, total, free_bytes, eb) : rc;
+    *out = (struct rt_space){0};
+    return rc == ERR_OK ? rt_engine_ops()->dir_space(d, out, eb) : rc;
 }
 
 uint64_t

@@ -161,8 +161,7 @@ struct engine_ops {
                            struct errbuf *eb);
     enum err (*dir_mode)(struct rt_dir *d, const char *name, unsigned *mode,
                          struct errbuf *eb);
-    enum err (*dir_space)(struct rt_dir *d, uint64_t *total, uint64_t *free_bytes,
-                          struct errbuf *eb);
+    enum err (*dir_space)(struct rt_dir *d, struct rt_space *out, struct errbuf *eb);
     enum err (*open_file)(struct rt_dir *d, const char *name, unsigned flags,
                           unsigned mode, struct rt_file **out, struct errbuf *eb);
     void (*file_free)(struct rt_file *f);

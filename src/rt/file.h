@@ -81,7 +81,12 @@ enum err rt_dir_rename(struct rt_dir *d, const char *from, const char *to,
 /* The permission bits of a file. ERR_NOT_FOUND. */
 enum err rt_dir_mode(struct rt_dir *d, const char *name, unsigned *mode,
                      struct errbuf *eb) MUST_CHECK;
-enum err rt_dir_space(struct rt_dir *d, uint64_t *total, uint64_t *free_bytes,
+/* What the file system of a directory has. Where inodes come out of its bytes as needed, `inodes` is 0. */
+struct rt_space {
+    uint64_t total_bytes, free_bytes;
+    uint64_t inodes, free_inodes;
+};
+enum err rt_dir_space(struct rt_dir *d, struct rt_space *out,
                       struct errbuf *eb) MUST_CHECK;
 /* The file system of the directory as of the latest rt_dir_space(); 0: unknown. */
 uint64_t rt_dir_filesystem(const struct rt_dir *d);

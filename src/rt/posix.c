@@ -416,15 +416,18 @@ call_space(struct call *c)
 }
 
 enum err
-real_dir_space(struct rt_dir *d, uint64_t *total, uint64_t *free_bytes, struct errbuf *eb)
+real_dir_space(struct rt_dir *d, struct rt_space *out, struct errbuf *eb)
 {
     struct call c = {.call = call_space, .at = d->fd};
     enum err rc =
         posix_on_worker(&c, d->observer, "reading the free space of", d->path, eb);
 
     if (rc == ERR_OK) {
-        *total = (uint64_t)c.space.f_blocks * c.space.f_frsize;
-        *free_bytes = (uint64_t)c.space.f_bavail * c.space.f_frsize;
+        *out = (struct rt_space){
+            .total_bytes = (uint64_t)c.space.f_blocks * c.space.f_frsize,
+            .free_bytes = (uint64_t)c.space.f_bavail * c.space.f_frsize,
+            .inodes = c.space.f_files,
+            .free_inodes = MIN(c.space.f_favail, c.space.f_files)};
         d->filesystem = c.space.f_fsid;
     }
     return rc;

@@ -176,8 +176,7 @@ enum err sim_dir_move(struct rt_dir *d, const char *from, const char *to,
                       struct errbuf *eb);
 enum err sim_dir_mode(struct rt_dir *d, const char *name, unsigned *mode,
                       struct errbuf *eb);
-enum err sim_dir_space(struct rt_dir *d, uint64_t *total, uint64_t *free_bytes,
-                       struct errbuf *eb);
+enum err sim_dir_space(struct rt_dir *d, struct rt_space *out, struct errbuf *eb);
 enum err sim_open_file(struct rt_dir *d, const char *name, unsigned flags, unsigned mode,
                        struct rt_file **out, struct errbuf *eb);
 void sim_file_free(struct rt_file *f);

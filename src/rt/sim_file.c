@@ -288,13 +288,13 @@ sim_dir_mode(struct rt_dir *d, const char *name, unsigned *mode, struct errbuf *
 }
 
 enum err
-sim_dir_space(struct rt_dir *d, uint64_t *total, uint64_t *free_bytes, struct errbuf *eb)
+sim_dir_space(struct rt_dir *d, struct rt_space *out, struct errbuf *eb)
 {
     const struct sim_node *node = dir_of(d)->node;
     enum err rc = sim_file_go(dir_of(d)->mount, SIM_READS, eb);
 
-    *total = sim_node_room(node);
-    *free_bytes = *total - MIN(*total, sim_node_used(node));
+    out->total_bytes = sim_node_room(node);
+    out->free_bytes = out->total_bytes - MIN(out->total_bytes, sim_node_used(node));
     d->filesystem = 1 + sim_mount_device(dir_of(d)->mount);
     return rc;
 }

@@ -557,10 +557,14 @@ store_stat(const struct store *d, struct store_stat *out)
 {
     struct index_stat x;
     struct usage_totals used;
+    struct rt_space space;
 
     *out = (struct store_stat){0};
-    if (rt_dir_space(d->root, &out->total_bytes, &out->free_bytes, NULL) != ERR_OK)
-        out->total_bytes = out->free_bytes = 0; /* unknown: the disk may be unreachable */
+    if (rt_dir_space(d->root, &space, NULL) == ERR_OK) {
+        out->total_bytes =
+            space.total_bytes; /* else unknown: the disk may be unreachable */
+        out->free_bytes = space.free_bytes;
+    }
     out->filesystem = rt_dir_filesystem(d->root);
     usage_total(d->usage, &used);
     out->objects = used.objects;

@@ -30,6 +30,14 @@ void store_bucket_usage(const struct store *d, uint64_t bucket, enum usage_kind 
  * tools. May switch. */
 enum err store_compact(struct store *d, struct errbuf *eb) MUST_CHECK;
 
+/* Before the first write of a start: where the file system of the disk is full, releases the room that is kept for that.
+ * Nothing is done where there is room, for a new folder, and for a disk that another process serves. May switch. */
+enum err store_make_start_room(const char *path, struct errbuf *eb) MUST_CHECK;
+/* A start has failed with ERR_NO_SPACE: puts into *eb what is free on the disk's file system, and what to do, unless there
+ * is room. May switch. */
+#define STORE_FILES_FIRST 48u
+void store_explain_no_room(const char *path, struct errbuf *eb);
+
 /* Where an object is stored, for display. */
 struct store_location {
     const char *kind; /* of the segment: "log", "body", "one" */

@@ -96,25 +96,74 @@ def check_is_sound(process):
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
-@pytest.mark.parametrize("options", ["size=160m", "size=1g,nr_inodes=31"], ids=["blocks", "inodes"])
+def take_all(process, inodes):
+    """Another program takes the last block, or the last inode: its files."""
+    others = []
+    with contextlib.suppress(OSError):
+        for _ in range(1000 if inodes else 1):
+            others.append(process.data_dir.parent / f"another-program-{time.monotonic_ns()}")
+            with open(others[-1], "wb", buffering=0) as file:
+                for piece in () if inodes else (1 << 20, 4096):
+                    with contextlib.suppress(OSError):
+                        while file.write(bytes(piece)) == piece:
+                            pass
+    left = os.statvfs(process.data_dir)
+    assert (left.f_ffree if inodes else left.f_bavail) == 0
+    return others
+
+
+def is_read_and_delete_only(port, taken, key):
+    refused, patience = None, Patience()
+    while refused is None or b"the disk is full" not in refused.body:  # a second until it looks again
+        assert not patience.is_over(), refused.body
+        refused = ask(port, "PUT", "/bucket/new", body(2, 300_000))
+        if refused.status == 200:
+            taken["new"] = body(2, 300_000)
+        time.sleep(0.1)
+    assert refused.status == 507
+    assert not wrong(port, {k: taken[k] for k in list(taken)[:20]})
+    assert ask(port, "GET", "/bucket?list-type=2&max-keys=10").status == 200
+    assert ask(port, "DELETE", f"/bucket/{key}").status == 204
+    assert ask(port, "GET", f"/bucket/{key}").status == 404
+    del taken[key]
+
+
+@pytest.mark.parametrize("options", ["size=160m", "size=1g,nr_inodes=52"], ids=["blocks", "inodes"])
 def test_a_full_disk(start_forebay, small_disk, options):
-    process = start_forebay(small_disk(options), settings={"disk.segment_bytes": "64MiB" if "size=160m" in options else "16MiB"})
+    """Full while it serves; then killed, filled to the last block or inode by another program, and started: more than once."""
+    inodes = "size=160m" not in options
+    disk, settings = small_disk(options), {"disk.segment_bytes": "16MiB" if inodes else "64MiB"}
+    process = start_forebay(disk, settings=settings)
     port = process.port
     assert ask(port, "PUT", "/bucket").status == 200
     taken, refused = fill(port)
     assert refused.status == 507 and b"<Code>InsufficientStorage</Code>" in refused.body
-    if "size=160m" not in options:
-        assert os.statvfs(process.data_dir).f_ffree == 0
-    else:
-        assert b"the disk is full" in refused.body or b"do not fit" in refused.body or b"does not fit" in refused.body
+    assert (b"inodes (files) are free" if inodes else b"MiB") in refused.body
     assert len(taken) > 100 and not wrong(port, taken)
-    assert ask(port, "GET", "/bucket?list-type=2&max-keys=10").status == 200
+    others = []
+    for key in list(taken)[:2]:
+        process.kill()
+        others += take_all(process, inodes)
+        process = start_forebay(disk, settings=settings)
+        port = process.port
+        others += take_all(process, inodes)  # what the start gave back
+        is_read_and_delete_only(port, taken, key)
     for key in list(taken)[::2]:
         assert ask(port, "DELETE", f"/bucket/{key}").status == 204
         del taken[key]
+    if inodes:  # what it deletes in segments that live on gives no inode back
+        for path in others:
+            path.unlink(missing_ok=True)
     print(f"{len(taken)} objects stay; writes resumed after {until_taken(port, 'again'):.1f} s")
     assert not wrong(port, taken)
     check_is_sound(process)
+
+
+def test_too_full_to_start(start_forebay, small_disk, tmp_path):
+    """A new disk with 12 inodes, and one whose kept room is gone too: one sentence with the numbers, and it starts when there is room."""
+    folder = tmp_path / small_disk("size=64m,nr_inodes=13")
+    ran = subprocess.run([forebay.binary(), "serve", str(folder), "--listen", "127.0.0.1:0"], capture_output=True, text=True, timeout=PATIENCE)
+    assert ran.returncode != 0 and "of the 13 inodes (files) of its file system are free" in ran.stderr and str(folder) in ran.stderr, ran.stderr
 
 
 def test_a_full_disk_lets_an_attached_bucket_through(start_forebay, small_disk):

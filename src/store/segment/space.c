@@ -10,17 +10,19 @@
 #include "store/core/core.h"
 #include "store/index/index.h"
 #include "store/record/format.h"
+#include "store/segment/ballast.h"
 #include "store/segment/segment.h"
 #include "store/store_entry.h"
 #include "store/store_health.h"
 #include "store/store_space.h"
 
-#define BALLAST_FILE  "ballast"
 #define BALLAST_SHARE 256u /* fraction of the disk */
 #define BALLAST_LEAST MIB(8)
 #define BALLAST_MOST  MIB(256)
 #define TICK_MS       1000u
 #define COUNT_TICKS   3u /* asks the index for live bytes every so many ticks */
+/* Until then the start of the node may use what was released for it. */
+#define START_TICKS 2u
 
 struct space {
     struct store *disk; /* borrowed */
@@ -28,9 +30,10 @@ struct space {
 
     /* Any loop. */
     _Atomic bool full;
-    _Atomic uint64_t total, free_bytes; /* of the file system, a second old */
-    /* Size of the ballast, existing or intended. */
-    _Atomic uint64_t reserve;
+    _Atomic uint64_t total, free_bytes;   /* of the file system, a second old */
+    _Atomic uint64_t inodes, free_inodes; /* both 0: inodes are not counted */
+    /* Size of the ballast, existing or intended; and the free inodes beside it that are kept. */
+    _Atomic uint64_t reserve, inode_reserve;
     /* As far as the index covers; some seconds old. */
     _Atomic int64_t living[STORE_CLASSES_];
     _Atomic uint64_t ahead[STORE_CLASSES_]; /* allocated and unused */
@@ -38,7 +41,8 @@ struct space {
 
     /* Owner loop. */
     struct {
-        bool has_ballast;
+        bool has_ballast, has_start_room; /* as large as they should be */
+        bool has_some;                    /* of the ballast */
         unsigned ticks;
         struct rt_cond wake;
         struct rt_daemon daemon;
@@ -55,16 +59,34 @@ static struct list spaces = {&spaces, &spaces};
 static uint64_t
 space_measure(struct space *s)
 {
-    uint64_t total, free_bytes;
+    struct rt_space now;
 
-    if (rt_dir_space(s->disk->root, &total, &free_bytes, NULL) == ERR_OK) {
-        atomic_store(&s->total, total);
-        atomic_store(&s->free_bytes, free_bytes);
-        atomic_store(&s->reserve,
-                     MIN(MIN(MAX(total / BALLAST_SHARE, BALLAST_LEAST), BALLAST_MOST),
-                         align_down(total / 8, STORE_ALIGN)));
+    if (rt_dir_space(s->disk->root, &now, NULL) == ERR_OK) {
+        uint64_t reserve = MAX(now.total_bytes / BALLAST_SHARE, BALLAST_LEAST);
+
+        atomic_store(&s->total, now.total_bytes);
+        atomic_store(&s->free_bytes, now.free_bytes);
+        atomic_store(&s->reserve, MIN(MIN(reserve, BALLAST_MOST),
+                                      align_down(now.total_bytes / 8, STORE_ALIGN)));
+        atomic_store(&s->inodes, now.inodes);
+        atomic_store(&s->free_inodes, now.free_inodes);
+        atomic_store(&s->inode_reserve, MIN(BALLAST_INODES, now.inodes / 16));
     }
     return atomic_load(&s->free_bytes);
+}
+
+static bool
+lacks_inodes(const struct space *s, uint64_t more)
+{
+    return atomic_load(&s->inodes) > 0 &&
+           atomic_load(&s->free_inodes) < atomic_load(&s->inode_reserve) + more;
+}
+
+static bool
+is_short(const struct space *s)
+{
+    return atomic_load(&s->free_bytes) < atomic_load(&s->reserve) / 2 ||
+           lacks_inodes(s, 0);
 }
 
 bool
@@ -84,6 +106,14 @@ space_refuse(const struct space *s, struct errbuf *eb)
 {
     const struct index *x = s->disk->index;
 
+    if (lacks_inodes(s, 1))
+        return err_set(eb, ERR_NO_SPACE,
+                       "the disk is full: %" PRIu64 " of %" PRIu64
+                       " inodes (files) are free, %" PRIu64
+                       " are kept for deletes; delete something or remove files from its "
+                       "file system, and writes go on by themselves",
+                       atomic_load(&s->free_inodes), atomic_load(&s->inodes),
+                       atomic_load(&s->inode_reserve));
     if (x != NULL && index_trust(x) == STORE_INDEX_DAMAGED)
         return err_set(eb, ERR_NO_SPACE,
                        "the disk is full: %" PRIu64 " of %" PRIu64
@@ -128,7 +158,7 @@ space_leaves_reserve(struct space *s, uint64_t bytes, struct errbuf *eb)
         return ERR_OK;
     keep = atomic_load(&s->reserve) / 2;
     if (space_measure(s) >= bytes + keep)
-        return ERR_OK;
+        return lacks_inodes(s, 1) ? space_refuse(s, eb) : ERR_OK;
     return err_set(eb, ERR_NO_SPACE,
                    "%" PRIu64 " MiB do not fit: the disk has %" PRIu64
                    " MiB free, of which %" PRIu64 " MiB are kept for deletes",
@@ -151,23 +181,38 @@ space_ran_out(struct space *s, const char *what)
 static enum err
 make_ballast(struct space *s, struct errbuf *eb)
 {
-    struct rt_file *f = NULL;
-    uint64_t size = 0, want = atomic_load(&s->reserve);
-    enum err rc =
-        rt_open(s->disk->state, BALLAST_FILE, RT_O_WRITE | RT_O_CREATE, 0600, &f, eb);
+    enum err rc = ballast_make(s->disk->state, BALLAST_DELETES, atomic_load(&s->reserve),
+                               atomic_load(&s->inodes) > 0 ? BALLAST_INODES : 1, eb);
 
-    if (rc == ERR_OK)
-        rc = rt_file_size(f, &size, eb);
-    if (rc == ERR_OK && size > want)
-        rc = rt_truncate(f, want, eb);
-    if (rc == ERR_OK && size < want)
-        rc = rt_fallocate(f, 0, want, eb);
-    rt_file_close(&f);
-    s->owner.has_ballast = rc == ERR_OK;
-    if (rc == ERR_NO_SPACE && /* not even one piece fits */
-        rt_dir_unlink(s->disk->state, BALLAST_FILE, eb) != ERR_OK)
-        rc = ERR_IO;
+    s->owner.has_ballast = s->owner.has_some = rc == ERR_OK;
     return rc;
+}
+
+/* The room of the next start. A full disk that has none of it gives a half of what is left. */
+static void
+make_start_room(struct space *s)
+{
+    uint64_t left = space_measure(s), bytes = BALLAST_START_BYTES;
+    uint64_t inodes = atomic_load(&s->inodes), files = BALLAST_INODES;
+    struct errbuf eb = {0};
+    enum err rc;
+
+    assert(on_owner(s->disk));
+    assert(!s->owner.has_start_room);
+    if (is_short(s)) {
+        if (ballast_bytes(s->disk->state, BALLAST_START) > 0)
+            return; /* later, when there is space */
+        bytes = align_down(MIN(bytes, left / 2), STORE_ALIGN);
+        files = MIN(files, MAX(atomic_load(&s->free_inodes) / 2, 1u));
+    }
+    if (bytes < BALLAST_LEAST_PIECE)
+        return;
+    rc = ballast_make(s->disk->state, BALLAST_START, bytes,
+                      inodes == 0 ? 1 : (unsigned)files, &eb);
+    s->owner.has_start_room = rc == ERR_OK && bytes == BALLAST_START_BYTES;
+    if (rc != ERR_OK && rc != ERR_NO_SPACE)
+        LOG(LOG_WARN, "store.no_start_room", "a full disk may not be able to start",
+            L_TEXT("disk", rt_dir_path(s->disk->root)), L_TEXT("error", eb.text));
 }
 
 bool
@@ -177,12 +222,12 @@ space_give_ballast(struct space *s)
     enum err rc;
 
     assert(s == NULL || on_owner(s->disk));
-    if (s == NULL || !s->owner.has_ballast)
+    if (s == NULL || !s->owner.has_some)
         return false;
-    s->owner.has_ballast = false;
+    s->owner.has_ballast = s->owner.has_some = false;
     space_ran_out(s, "the ballast was released");
-    rc = rt_dir_unlink(s->disk->state, BALLAST_FILE, &eb);
-    if (rc != ERR_OK && rc != ERR_NOT_FOUND)
+    rc = ballast_release(s->disk->state, BALLAST_DELETES, &eb);
+    if (rc != ERR_OK)
         LOG(LOG_ERROR, "store.ballast_stays", "no room could be made",
             L_TEXT("disk", rt_dir_path(s->disk->root)), L_TEXT("error", eb.text));
     (void)space_measure(s);
@@ -197,7 +242,8 @@ space_look(struct space *s)
     uint64_t left = space_measure(s), reserve = atomic_load(&s->reserve);
     bool full = space_is_full(s);
 
-    if (!s->owner.has_ballast && left >= reserve + reserve / 2) {
+    if (!s->owner.has_ballast && left >= reserve + reserve / 2 &&
+        !lacks_inodes(s, BALLAST_INODES)) {
         enum err rc = make_ballast(s, &eb);
 
         if (rc != ERR_OK && rc != ERR_NO_SPACE)
@@ -205,12 +251,17 @@ space_look(struct space *s)
                 L_TEXT("disk", rt_dir_path(s->disk->root)), L_TEXT("error", eb.text));
         left = space_measure(s);
     }
-    if (full && s->owner.has_ballast && left >= reserve / 2) {
+    if (!s->owner.has_start_room && s->owner.ticks >= START_TICKS) {
+        make_start_room(s);
+        left = space_measure(s);
+    }
+    if (full && s->owner.has_ballast && !is_short(s)) {
         atomic_store(&s->full, false);
         LOG(LOG_INFO, "store.has_space", "objects come in again",
             L_TEXT("disk", rt_dir_path(s->disk->root)), L_U64("free_bytes", left));
-    } else if (!full && left < reserve / 2) {
-        space_ran_out(s, "less than half the reserve is free");
+    } else if (!full && is_short(s)) {
+        space_ran_out(s, lacks_inodes(s, 0) ? "inodes are short"
+                                            : "less than half the reserve is free");
     }
 }
 
@@ -453,14 +504,22 @@ space_free(struct space **sp)
 enum err
 space_open(struct space *s, struct errbuf *eb)
 {
-    unsigned mode;
     uint64_t left = space_measure(s), reserve = atomic_load(&s->reserve);
+    enum err rc = ERR_OK;
 
-    s->owner.has_ballast =
-        rt_dir_mode(s->disk->state, BALLAST_FILE, &mode, NULL) == ERR_OK;
-    if (s->owner.has_ballast || left < reserve + reserve / 2)
-        return ERR_OK; /* later, when there is space */
-    return make_ballast(s, eb) == ERR_NO_SPACE || s->owner.has_ballast ? ERR_OK : ERR_IO;
+    s->owner.has_some = ballast_bytes(s->disk->state, BALLAST_DELETES) > 0;
+    s->owner.has_ballast = ballast_bytes(s->disk->state, BALLAST_DELETES) >= reserve;
+    s->owner.has_start_room =
+        ballast_bytes(s->disk->state, BALLAST_START) >= BALLAST_START_BYTES;
+    if (!s->owner.has_ballast && left >= reserve + reserve / 2 &&
+        !lacks_inodes(s, BALLAST_INODES))
+        rc = make_ballast(s, eb);
+    if (rc == ERR_OK && !s->owner.has_start_room && s->owner.has_ballast && !is_short(s))
+        make_start_room(s);
+    if (is_short(s) ||
+        !s->owner.has_ballast) /* no object slips in before the fiber looks */
+        space_ran_out(s, "the disk was full at the start");
+    return rc == ERR_NO_SPACE ? ERR_OK : rc; /* later, when there is space */
 }
 
 enum err

@@ -4,8 +4,8 @@
  *       ^                                                                   |
  *       '------(the ballast is back, half the reserve beside it)------------'
  *
- * The reserve is a file, `.forebay/ballast`, of a 256th of the disk (8 to 256 MiB). The store
- * releases it for essential writes that do not fit: records of deletes, the index, relocations.
+ * The reserve is the ballast (ballast.h), a 256th of the disk (8 to 256 MiB); where inodes are counted, eight of them are
+ * kept too, beside those of the ballast. The store releases it for essential writes that do not fit: records of deletes, the index, relocations.
  * Once a second the space fiber checks the file system, and recreates the ballast when there is
  * space. So a full disk still deletes, compacts and lists, and later accepts objects again by
  * itself.

@@ -489,7 +489,7 @@ names_fiber(void *arg)
     struct rt_dir *d = scratch(), *sub;
     struct errbuf eb = {0};
     struct rt_file *f, *second;
-    uint64_t total, free_bytes;
+    struct rt_space space;
     unsigned mode;
     char link_path[96];
 
@@ -519,8 +519,9 @@ names_fiber(void *arg)
     listed[0] = '\0';
     CHECK(rt_dir_list(sub, on_name, NULL, NULL) == ERR_OK);
     CHECK_STR(listed, "A c ");
-    CHECK(rt_dir_space(sub, &total, &free_bytes, NULL) == ERR_OK);
-    CHECK(total > 0 && free_bytes <= total);
+    CHECK(rt_dir_space(sub, &space, NULL) == ERR_OK);
+    CHECK(space.total_bytes > 0 && space.free_bytes <= space.total_bytes);
+    CHECK(space.free_inodes <= space.inodes);
 
     /* Nothing leads out of a directory. */
     CHECK(rt_open(sub, "../sub/A", 0, 0, &f, NULL) != ERR_OK);

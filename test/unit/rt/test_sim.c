@@ -102,7 +102,8 @@ use_files(void *arg)
     struct rt_file *f = NULL, *g = NULL;
     struct errbuf eb = {0};
     char names[64] = "", *text;
-    uint64_t total, free_bytes, size;
+    struct rt_space space;
+    uint64_t size;
     size_t len;
     unsigned mode;
 
@@ -139,8 +140,9 @@ use_files(void *arg)
     CHECK(rt_dir_unlink(sub, "a", &eb) == ERR_OK);
     CHECK(rt_dir_unlink(sub, "a", &eb) == ERR_NOT_FOUND);
     CHECK(rt_fallocate(f, 0, MIB(1), &eb) == ERR_OK);
-    CHECK(rt_dir_space(d, &total, &free_bytes, &eb) == ERR_OK);
-    CHECK(total == MIB(16) && free_bytes <= MIB(15) && free_bytes > MIB(14));
+    CHECK(rt_dir_space(d, &space, &eb) == ERR_OK);
+    CHECK(space.total_bytes == MIB(16) && space.inodes == 0);
+    CHECK(space.free_bytes <= MIB(15) && space.free_bytes > MIB(14));
     CHECK(rt_fallocate(f, 0, MIB(64), &eb) == ERR_NO_SPACE);
     CHECK(rt_dir_sync(sub, &eb) == ERR_OK && rt_sync(f, &eb) == ERR_OK);
     rt_file_close(&f);
