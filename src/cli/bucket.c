@@ -42,15 +42,16 @@ print_held(const json_t *b)
 }
 
 static const char *
-ttl_text(const json_t *b, char out[32])
+ttl_text(uint64_t ms, char out[32])
 {
-    uint64_t ms = json_get_u64(b, "ttl_ms");
 
     if (ms == 0)
         return "never";
     if (ms == 1)
         return "always";
-    if (ms % 3600000 == 0)
+    if (ms % 86400000 == 0)
+        snprintf(out, 32, "%" PRIu64 "d", ms / 86400000);
+    else if (ms % 3600000 == 0)
         snprintf(out, 32, "%" PRIu64 "h", ms / 3600000);
     else if (ms % 60000 == 0)
         snprintf(out, 32, "%" PRIu64 "m", ms / 60000);
@@ -71,7 +72,7 @@ print_cached(const json_t *b)
     printf("  %s cached", num_size_text(json_get_u64(b, "cached_bytes"), size));
     if (json_get_u64(b, "cache_budget") > 0)
         printf(" of %s", num_size_text(json_get_u64(b, "cache_budget"), budget));
-    printf("; ttl %s", ttl_text(b, ttl));
+    printf("; ttl %s", ttl_text(json_get_u64(b, "ttl_ms"), ttl));
     for (size_t i = 0; i < json_array_size(pins); i++)
         printf("%s%s", i == 0 ? "; pinned " : ", ",
                json_string_value(json_array_get(pins, i)));
@@ -90,6 +91,9 @@ bucket_print(const json_t *b)
         printf("quota     %s\n", num_size_text(json_get_u64(b, "quota_bytes"), size));
     if (json_get_u64(b, "quota_objects") > 0)
         printf("quota     %" PRIu64 " objects\n", json_get_u64(b, "quota_objects"));
+    if (json_get_u64(b, "upload_ttl_ms") > 0)
+        printf("uploads   aborted after %s\n",
+               ttl_text(json_get_u64(b, "upload_ttl_ms"), ttl));
     if (remote == NULL) {
         printf("copies    %" PRIu64 "\nholds   ", json_get_u64(b, "copies"));
         print_held(b);
@@ -98,7 +102,7 @@ bucket_print(const json_t *b)
     }
     printf("remote    bucket %s at %s\n", json_get_text(remote, "bucket", ""),
            json_get_text(remote, "endpoint", "AWS"));
-    printf("ttl       %s\n", ttl_text(b, ttl));
+    printf("ttl       %s\n", ttl_text(json_get_u64(b, "ttl_ms"), ttl));
     printf("cached    %s, %" PRIu64 " objects\n",
            num_size_text(json_get_u64(b, "cached_bytes"), size),
            json_get_u64(b, "cached_objects"));

@@ -26,6 +26,10 @@ static const struct flag flags[] = {
      "not "
      "revalidate",
      false},
+    {"abort-uploads-after", 0, "TIME",
+     "abort uploads that were begun so long ago and never completed, as 7d; never: keep "
+     "them",
+     false},
     {"stale", 0, "serve|fail",
      "when the remote cannot be asked: serve the cached copy, or fail", false},
     {"dry-run", 'n', NULL, "validate everything and change nothing", false},
@@ -36,7 +40,9 @@ static const char *const examples[] = {
     "forebay bucket set s3://shards --anonymous-read on",
     "forebay bucket set s3://models --copies 2",
     "forebay bucket set s3://scratch --quota-bytes 10GiB --quota-objects 1000000",
-    "forebay bucket set s3://training --ttl 10m", NULL};
+    "forebay bucket set s3://training --ttl 10m",
+    "forebay bucket set s3://models --abort-uploads-after 7d",
+    NULL};
 static const struct verb verb = {.name = "bucket set",
                                  .summary = "change settings of a bucket",
                                  .arguments = "s3://BUCKET",
@@ -110,6 +116,27 @@ set_ttl(const struct args *a, struct json *j, unsigned *members, struct errbuf *
 }
 
 static enum err
+set_upload_ttl(const struct args *a, struct json *j, unsigned *members, struct errbuf *eb)
+{
+    const char *text = args_value(a, "abort-uploads-after");
+    uint64_t ms = 0;
+    enum err rc = ERR_OK;
+
+    if (text == NULL)
+        return ERR_OK;
+    if (strcmp(text, "never") != 0) {
+        rc = num_duration_ms(span_of(text), &ms, eb);
+        if (rc == ERR_OK && ms < 1000)
+            rc = err_set(eb, ERR_BAD_REQUEST, "at least 1s, or never");
+    }
+    if (rc != ERR_OK)
+        err_prefix(eb, "--abort-uploads-after \"%s\"", text);
+    json_u64(j, "upload_ttl_ms", ms);
+    (*members)++;
+    return rc;
+}
+
+static enum err
 set_stale(const struct args *a, struct json *j, unsigned *members, struct errbuf *eb)
 {
     const char *text = args_value(a, "stale");
@@ -145,6 +172,8 @@ set_document(const struct args *a, struct json *j, struct errbuf *eb)
         rc = set_quota(a, "quota-objects", "quota_objects", false, j, &members, eb);
     if (rc == ERR_OK)
         rc = set_ttl(a, j, &members, eb);
+    if (rc == ERR_OK)
+        rc = set_upload_ttl(a, j, &members, eb);
     if (rc == ERR_OK)
         rc = set_stale(a, j, &members, eb);
     if (rc != ERR_OK)

@@ -46,6 +46,7 @@ enum {
     F_POLICY = 42,
     F_OWNERSHIP = 43,
     F_PUBLIC_BLOCK = 44,
+    F_UPLOAD_TTL_MS = 45,
 };
 static_assert(MAP_AIS == 0 && MAP_HTTP == 4 && MAP_OCI == 5,
               "providers are stored as numbers");
@@ -140,6 +141,7 @@ map_bucket_encode(const struct map_bucket *b, struct buf *out)
     put_text(&w, F_POLICY, b->policy);
     put_number(&w, F_OWNERSHIP, b->ownership);
     put_number(&w, F_PUBLIC_BLOCK, b->public_block);
+    put_number(&w, F_UPLOAD_TTL_MS, b->upload_ttl_ms);
     record_end(&w);
 }
 
@@ -269,6 +271,7 @@ get_settings(const struct record *r, struct map_bucket *b)
         get_u64(r, F_QUOTA_OBJECTS, &b->quota_objects) != ERR_OK ||
         get_u64(r, F_CACHE_BUDGET, &b->cache_budget) != ERR_OK ||
         get_u64(r, F_TTL_MS, &b->ttl_ms) != ERR_OK ||
+        get_u64(r, F_UPLOAD_TTL_MS, &b->upload_ttl_ms) != ERR_OK ||
         get_u64(r, F_FAIL_STALE, &fail_stale) != ERR_OK || fail_stale > 1 ||
         get_u64(r, F_CLOSING, &closing) != ERR_OK || closing > 1)
         return ERR_CORRUPT;

@@ -114,6 +114,7 @@ struct map_bucket {
     enum map_ownership ownership;
     unsigned public_block;               /* MAP_BLOCK_... */
     uint64_t quota_bytes, quota_objects; /* 0: none */
+    uint64_t upload_ttl_ms; /* an upload in progress is aborted after so long; 0: never */
     /* Of cached buckets. */
     uint64_t cache_budget; /* bytes kept here at most; 0: the node's alone */
     uint64_t ttl_ms;       /* a kept version is asked for again after so long; 0: never */

@@ -13,6 +13,7 @@ struct md5_job;
 struct numbered;
 struct readahead;
 struct tier;
+struct upload_expiry;
 
 /* Of one loop: the bytes queued for hashing. */
 struct hashing {
@@ -34,6 +35,7 @@ struct object_service {
     struct hashing *hashing;             /* one a loop, hasher.c */
     struct revalidate_table *revalidate; /* owned */
     struct tier *tier;                   /* owned */
+    struct upload_expiry *upload_expiry; /* owned */
     struct readahead *readahead;         /* owned */
     struct list_prefetch *list_prefetch; /* owned */
     struct numbered *quotas;             /* owned; quota.h */

@@ -9,6 +9,7 @@
 #include "object/readahead.h"
 #include "object/revalidate.h"
 #include "object/tier.h"
+#include "object/upload_expiry.h"
 #include "rt/fiber.h"
 #include "rt/loop.h"
 
@@ -37,6 +38,7 @@ object_start(const struct object_options *o, struct object_service **out,
     s->readahead = readahead_new(s->options.readahead);
     s->list_prefetch = list_prefetch_new();
     s->quotas = quotas_new();
+    upload_expiry_start(s);
     rc = key_tables_start(s);
     if (rc == ERR_OK)
         rc = tier_start(s, eb);
@@ -70,6 +72,7 @@ object_stop(struct object_service **sp)
     list_prefetch_free(&s->list_prefetch);
     key_tables_stop(s);
     tier_stop(s);
+    upload_expiry_stop(s);
     revalidate_free(&s->revalidate);
     quotas_free(&s->quotas);
     free(s->hashing);

@@ -9,11 +9,13 @@
 #include "base/mem.h"
 #include "base/metrics.h"
 #include "object/chunks.h"
+#include "object/upload_expiry.h"
 #include "rt/loop.h"
 
 #define LOOK_MS         1000u
 #define PAUSE_MS        100u  /* the same, when a fetch was refused for lack of room */
 #define PURGE_LOOKS     10u   /* looks between two searches for removed buckets */
+#define EXPIRY_LOOKS    5u    /* looks between two for uploads that were not completed */
 #define PATIENCE        30u   /* looks to skip after one that could evict nothing */
 #define RECLAIM_WAIT_MS 5000u /* for evicted bytes to be reclaimed */
 #define RECLAIM_WAIT_LONG_MS                                                             \
@@ -482,6 +484,8 @@ tier_run(void *arg)
         tier_sweep_chunks(s, t);
         if (t->looks++ % PURGE_LOOKS == 0)
             purge_removed(s, t);
+        if (t->looks % EXPIRY_LOOKS == 0)
+            upload_expiry_look(s);
         for (unsigned ms = 0;
              !t->stop && ms < LOOK_MS && (rc == ERR_OK || rc == ERR_TIMEOUT);
              ms += PAUSE_MS) {

@@ -196,6 +196,31 @@ def test_choices_by_age_and_size(cli, s3, tmp_path):
     cli("ls", "s3://choice", "--older-than", "yesterday", status=2)
 
 
+def test_a_bucket_that_aborts_uploads_by_itself(cli, s3):
+    """Uploads of a bucket with the rule go when their time is over; those of other buckets stay."""
+    for bucket in ("hasty", "patient"):
+        s3.create_bucket(Bucket=bucket)
+        upload = s3.create_multipart_upload(Bucket=bucket, Key="k")["UploadId"]
+        s3.upload_part(Bucket=bucket, Key="k", UploadId=upload, PartNumber=1, Body=b"x" * 1000)
+    s3.put_object(Bucket="hasty", Key="whole", Body=b"1")
+    cli("bucket", "set", "s3://hasty", "--abort-uploads-after", "7d")
+    assert "uploads   aborted after 7d" in cli("stat", "s3://hasty")
+    assert json.loads(cli("stat", "-o", "json", "s3://hasty"))["upload_ttl_ms"] == 604_800_000
+    cli("bucket", "set", "s3://hasty", "--abort-uploads-after", "500ms", status=2)
+    assert "at least 1s" in cli.stderr
+    cli("bucket", "set", "s3://hasty", "--abort-uploads-after", "1s")
+    until = time.monotonic() + 120
+    while s3.list_multipart_uploads(Bucket="hasty").get("Uploads"):
+        assert time.monotonic() < until, "the upload is still there"
+        time.sleep(0.2)
+    with pytest.raises(ClientError, match="NoSuchUpload"):
+        s3.upload_part(Bucket="hasty", Key="k", UploadId=upload, PartNumber=2, Body=b"y")
+    assert len(s3.list_multipart_uploads(Bucket="patient")["Uploads"]) == 1
+    assert s3.get_object(Bucket="hasty", Key="whole")["Body"].read() == b"1"
+    cli("bucket", "set", "s3://hasty", "--abort-uploads-after", "never")
+    assert "aborted after" not in cli("stat", "s3://hasty")
+
+
 def test_a_limited_rate(cli, s3, tmp_path):
     """No more than the rate allows: a lower bound of the time, whatever the machine does."""
     s3.create_bucket(Bucket="rate")

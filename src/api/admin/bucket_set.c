@@ -112,6 +112,22 @@ bucket_set_ttl(struct map_bucket *b, const json_t *v, struct errbuf *eb)
 }
 
 static enum err
+set_upload_ttl(struct map_bucket *b, const json_t *v, struct errbuf *eb)
+{
+    json_int_t n = json_integer_value(v);
+
+    if (b->cached)
+        return err_set(eb, ERR_BAD_REQUEST,
+                       "uploads of an attached bucket are its remote's: set a lifecycle "
+                       "rule there");
+    if (!json_is_integer(v) || n < 0)
+        return err_set(eb, ERR_BAD_REQUEST,
+                       "\"upload_ttl_ms\" is a number of milliseconds; 0 takes it away");
+    b->upload_ttl_ms = (uint64_t)n;
+    return ERR_OK;
+}
+
+static enum err
 set_fail_stale(struct map_bucket *b, const json_t *v, struct errbuf *eb)
 {
     if (!b->cached || !json_is_boolean(v))
@@ -196,6 +212,7 @@ static const struct setting {
     {"quota_objects", set_quota_objects},
     {"cache_budget", set_cache_budget},
     {"ttl_ms", bucket_set_ttl},
+    {"upload_ttl_ms", set_upload_ttl},
     {"fail_stale", set_fail_stale},
     {"pin", set_pin},
     {"unpin", set_unpin},

@@ -94,6 +94,8 @@ admin_bucket_put_bucket(struct json *j, const struct map_bucket *b, const char *
             json_u64(j, "quota_bytes", b->quota_bytes);
         if (b->quota_objects > 0)
             json_u64(j, "quota_objects", b->quota_objects);
+        if (b->upload_ttl_ms > 0)
+            json_u64(j, "upload_ttl_ms", b->upload_ttl_ms);
     }
     if (!b->cached && ds != NULL)
         put_usage(j, b, ds);

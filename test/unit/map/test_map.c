@@ -37,6 +37,7 @@ test_records_there_and_back(void)
                            .min_copies = 2,
                            .cache_budget = 99,
                            .ttl_ms = 5,
+                           .upload_ttl_ms = 604800000,
                            .fail_stale = true,
                            .pins = pins,
                            .pin_count = 2};
@@ -55,6 +56,7 @@ test_records_there_and_back(void)
     CHECK_STR(back->backend.credentials, remote.credentials);
     CHECK(back->cached && back->backend.path_style);
     CHECK_U64(back->copies, 3);
+    CHECK_U64(back->upload_ttl_ms, 604800000);
     CHECK(back->versioning == MAP_SUSPENDED && back->anonymous_read);
     CHECK_STR(back->cors, "<CORS/>");
     CHECK_STR(back->tags, "<T/>");
