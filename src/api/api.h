@@ -11,6 +11,7 @@
 #include "http/server.h"
 #include "job/job.h"
 #include "map/map.h"
+#include "members/members.h"
 #include "object/object.h"
 #include "wire/sigv4.h"
 
@@ -42,6 +43,7 @@ struct api_options {
     bool block_cache_fixed;     /* an option says so, not the machine */
     uint8_t cluster_id[16];     /* for ids of the AIS API */
     uint16_t node;
+    struct members *members; /* borrowed; NULL: this node is alone */
     /* "HOST:PORT" by which AIS clients reach this node; NULL: as they just did. */
     const char *advertise;
     struct span token_key; /* signs bearer tokens of the AIS API; empty: none is taken */

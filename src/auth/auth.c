@@ -121,6 +121,30 @@ index_users(struct auth *a, struct auth_users *s, struct errbuf *eb)
     return ERR_OK;
 }
 
+/* A record of meta. */
+static enum err
+decode_stored(const struct auth *a, const struct meta_pair *p, struct user **out,
+              struct errbuf *eb)
+{
+    struct buf plain;
+    unsigned which;
+    enum err rc;
+
+    if (a->options.sealing == NULL)
+        return user_decode(p->value, out, eb);
+    buf_init(&plain, META_VALUE_MAX);
+    rc = unseal_under(a->options.sealing, 1, p->key, p->value, &plain, &which, eb);
+    if (rc == ERR_OK)
+        rc = user_decode(buf_span(&plain), out, eb);
+    else
+        err_prefix(eb, "\"%.*s\" in etcd does not open with the key of the cluster",
+                   SPAN_ARG(p->key));
+    if (plain.len > 0)
+        OPENSSL_cleanse(plain.at, plain.len);
+    buf_fini(&plain);
+    return rc;
+}
+
 /* Those of meta behind those of files. May switch. */
 static enum err
 add_from_meta(struct auth *a, struct auth_users *s, uint64_t *revision, struct errbuf *eb)
@@ -136,7 +160,7 @@ add_from_meta(struct auth *a, struct auth_users *s, uint64_t *revision, struct e
     for (uint32_t i = 0; i < count && rc == ERR_OK; i++) {
         struct user *u = NULL;
 
-        rc = user_decode(pairs[i].value, &u, eb);
+        rc = decode_stored(a, &pairs[i], &u, eb);
         if (rc == ERR_OK)
             u->revision = pairs[i].revision;
         for (uint32_t f = 0; f < files && rc == ERR_OK; f++)

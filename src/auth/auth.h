@@ -17,6 +17,7 @@
 #include "base/span.h"
 #include "meta/meta.h"
 #include "rt/file.h"
+#include "wire/seal.h"
 
 struct auth;
 #define AUTH_USERS_MAX    10000
@@ -26,6 +27,8 @@ struct auth_options {
     bool required; /* --auth, or the listener is off loopback: no anonymous caller */
     bool
         clear_text_ok; /* unsigned payload over plain HTTP: loopback, or --insecure-http */
+    /* The records in meta are sealed under this key: meta is etcd. NULL: they are not. Borrowed. */
+    const struct seal_key *sealing;
 };
 enum err auth_new(const struct auth_options *o, struct auth **out,
                   struct errbuf *eb) MUST_CHECK;

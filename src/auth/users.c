@@ -153,22 +153,28 @@ users_store(struct change *c, const struct user *u)
         .remove = c->kind == REMOVE,
         .if_revision = u->revision, /* 0 for a new one: the key must not exist */
     };
-    struct buf record;
+    struct buf record, sealed;
     uint64_t revision = 0;
     enum err rc = ERR_OK;
 
     buf_init(&record, META_VALUE_MAX);
+    buf_init(&sealed, META_VALUE_MAX);
     user_encode(u, &record);
     if (record.full && !change.remove)
         rc = err_set(&c->eb, ERR_TOO_LARGE, "keys and grants of \"%s\" are over %u bytes",
                      u->name, META_VALUE_MAX);
     if (!change.remove)
         change.value = buf_span(&record);
+    if (!change.remove && rc == ERR_OK && c->a->options.sealing != NULL) {
+        rc = seal_under(c->a->options.sealing, change.key, change.value, &sealed, &c->eb);
+        change.value = buf_span(&sealed);
+    }
     if (rc == ERR_OK)
         rc = meta_apply(c->a->meta, &change, 1, &revision, &c->eb);
     if (record.at != NULL)
         OPENSSL_cleanse(record.at, record.len);
     buf_fini(&record);
+    buf_fini(&sealed);
     arena_free(&a);
     return rc == ERR_OK ? meta_follow_wait(c->a->follower, revision, &c->eb) : rc;
 }

@@ -42,10 +42,11 @@ struct cli_group {
     const struct verb *verb;             /* its name and summary */
     const struct cli_verb *const *verbs; /* ends with NULL */
 };
-extern const struct cli_group cli_disk_group;   /* disk.c has the list */
-extern const struct cli_group cli_user_group;   /* user.c */
-extern const struct cli_group cli_config_group; /* config.c */
-extern const struct cli_group cli_bucket_group; /* bucket.c */
+extern const struct cli_group cli_disk_group;    /* disk.c has the list */
+extern const struct cli_group cli_user_group;    /* user.c */
+extern const struct cli_group cli_config_group;  /* config.c */
+extern const struct cli_group cli_bucket_group;  /* bucket.c */
+extern const struct cli_group cli_cluster_group; /* cluster.c */
 extern const struct cli_verb cli_bucket_attach, cli_bucket_detach, cli_bucket_set_verb;
 extern const struct cli_verb cli_share;
 extern const struct cli_verb cli_pin, cli_unpin, cli_evict, cli_secrets;

@@ -25,9 +25,13 @@ static const struct cli_verb *const verbs[] = {
 };
 
 /* Verbs of two words: the first one names the group. */
-static const struct cli_group *const groups[] = {&cli_bench_group,  &cli_bucket_group,
-                                                 &cli_config_group, &cli_disk_group,
-                                                 &cli_user_group,   NULL};
+static const struct cli_group *const groups[] = {&cli_bench_group,
+                                                 &cli_bucket_group,
+                                                 &cli_cluster_group,
+                                                 &cli_config_group,
+                                                 &cli_disk_group,
+                                                 &cli_user_group,
+                                                 NULL};
 static const struct cli_table table = {verbs, groups};
 
 static const struct cli_group *

@@ -12,6 +12,7 @@
 #include "base/num.h"
 #include "cli/cli.h"
 #include "cli/local.h"
+#include "cli/serve_cluster.h"
 #include "conf/conf.h"
 #include "node/node.h"
 #include "rt/limits.h"
@@ -30,8 +31,15 @@ static const struct flag flags[] = {
     {"without", 0, "DISK", "start without this lost disk, by path or id", true},
     {"not-empty", 0, NULL, "a new folder may hold other things: data is put beside them",
      false},
-    {"advertise", 0, "HOST:PORT", "how AIS clients reach this server (option advertise)",
-     false},
+    {"advertise", 0, "HOST:PORT",
+     "how AIS clients and other nodes reach this server (option node.advertise)", false},
+    {"etcd", 0, "URL,...", "join or create a cluster whose state is in this etcd", false},
+    {"cluster", 0, "NAME", "the name of the cluster", false},
+    {"cluster-key", 0, "FILE", "its key: forebay cluster key > FILE", false},
+    {"node", 0, "NAME", "the name of this node, for life; HOSTNAME-PORT", false},
+    {"domain", 0, "TEXT", "its failure domain, for example rack=r1", false},
+    {"weight", 0, "N", "its share of keys; 1000", false},
+    {"peer-listen", 0, "ADDR:PORT", "address for other nodes; the port + 1", false},
     {"auth", 0, NULL, "ask for keys on loopback too", false},
     {"tls-cert", 0, "FILE", "the server's certificate and its chain (PEM): serve HTTPS",
      false},
@@ -45,6 +53,8 @@ static const char *const examples[] = {
     "forebay serve /mnt/disk1 /mnt/disk2 /mnt/disk3",
     "forebay serve /srv/forebay --listen 0.0.0.0:9000 --tls-cert tls.crt --tls-key "
     "tls.key",
+    "forebay serve ./data --etcd http://10.0.0.1:2379 --cluster bay --cluster-key "
+    "cluster.key",
     NULL,
 };
 static const struct verb verb = {
@@ -60,41 +70,25 @@ static const struct verb verb = {
             "restart. A changed certificate file is loaded without a signal.",
 };
 
-/* "127.0.0.1:9000", "[::1]:9000", ":9000", "9000", "unix:/path". */
-static enum err
-split_listen(const char *text, char **addr, uint16_t *port, struct errbuf *eb)
-{
-    const char *colon = strrchr(text, ':');
-    uint64_t number = 0;
-
-    *port = 0;
-    if (strncmp(text, "unix:", 5) == 0) {
-        *addr = xstrdup(text);
-        return ERR_OK;
-    }
-    if (num_u64(span_of(colon != NULL ? colon + 1 : text), &number) != ERR_OK ||
-        number > 65535)
-        return err_set(eb, ERR_BAD_REQUEST,
-                       "listen \"%s\": expected ADDR:PORT, a port is 0 to 65535", text);
-    *port = (uint16_t)number;
-    if (colon == NULL || colon == text)
-        *addr = xstrdup("127.0.0.1");
-    else if (text[0] == '[' && colon[-1] == ']')
-        *addr = xmemdup0(text + 1, (size_t)(colon - text) - 2);
-    else
-        *addr = xmemdup0(text, (size_t)(colon - text));
-    return ERR_OK;
-}
-
 static enum err
 load_conf(const struct args *a, struct conf *c, struct errbuf *eb)
 {
     static const struct {
         const char *flag;
         enum conf_option option;
-    } direct[] = {{"listen", OPT_LISTEN},           {"advertise", OPT_ADVERTISE},
-                  {"credentials", OPT_CREDENTIALS}, {"engine", OPT_ENGINE},
-                  {"tls-cert", OPT_TLS_CERT},       {"tls-key", OPT_TLS_KEY}};
+    } direct[] = {{"listen", OPT_LISTEN},
+                  {"advertise", OPT_ADVERTISE},
+                  {"credentials", OPT_CREDENTIALS},
+                  {"engine", OPT_ENGINE},
+                  {"tls-cert", OPT_TLS_CERT},
+                  {"tls-key", OPT_TLS_KEY},
+                  {"etcd", OPT_CLUSTER_ETCD},
+                  {"cluster", OPT_CLUSTER_NAME},
+                  {"node", OPT_NODE_NAME},
+                  {"domain", OPT_NODE_DOMAIN},
+                  {"weight", OPT_NODE_WEIGHT},
+                  {"cluster-key", OPT_CLUSTER_KEY_FILE},
+                  {"peer-listen", OPT_CLUSTER_PEER_LISTEN}};
     const char *file = args_value(a, "config"), *pair;
     enum err rc = ERR_OK;
 
@@ -390,13 +384,18 @@ serve_run(const struct args *a)
     struct node_options o = {.on_ready = serve_on_ready};
     struct conf *c = conf_new(); /* the node borrows its texts to the end */
     struct source source = {.args = a};
+    struct serve_cluster cluster = {0};
     struct errbuf eb = {{0}};
     char *addr = NULL;
     enum err rc = load_conf(a, c, &eb);
 
     if (rc == ERR_OK)
-        rc = split_listen(conf_text(c, OPT_LISTEN), &addr, &o.port, &eb);
+        rc = serve_split_address("listen", conf_text(c, OPT_LISTEN), &addr, &o.port, &eb);
+    if (rc == ERR_OK)
+        rc = serve_cluster_take(c, &o, &cluster, &eb);
     if (rc != ERR_OK) {
+        serve_cluster_fini(&cluster);
+        free(addr);
         conf_free(&c);
         return cli_usage(&eb, &verb);
     }
@@ -423,6 +422,7 @@ serve_run(const struct args *a)
     conf_free(&source.now);
     conf_free(&source.next);
     typed_fini(&typed);
+    serve_cluster_fini(&cluster);
     free(addr);
     conf_free(&c);
     if (rc == ERR_OK)

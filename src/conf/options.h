@@ -28,8 +28,28 @@
       "let the kernel write core dumps, with keys and bodies in them, and debuggers attach") \
     X(OPT_AUTH, "auth", BOOL, "false", 0, 0, "", START, \
       "require credentials on loopback too; every other address always does") \
-    X(OPT_ADVERTISE, "advertise", TEXT, "", 0, 255, "", START, \
-      "HOST:PORT by which AIS clients reach this server, for containers and address translation; unless set the Host of each request") \
+    X(OPT_ADVERTISE, "node.advertise", TEXT, "", 0, 255, "", START, \
+      "HOST:PORT by which AIS clients and other nodes reach this server, for containers and address translation; unless set the Host of each request, and for nodes the listen address") \
+    X(OPT_NODE_NAME, "node.name", TEXT, "", 0, 64, "", START, \
+      "the name of this node in its cluster, for life, since placement of keys depends on it; unless set what its folder says, and at the first start HOSTNAME-PORT") \
+    X(OPT_NODE_DOMAIN, "node.domain", TEXT, "", 0, 255, "", START, \
+      "the failure domain of this node, for example rack=r1: replicas lie in different ones; unless set each node is one of its own") \
+    X(OPT_NODE_WEIGHT, "node.weight", U64, "1000", 1, 1000000, "", START, \
+      "the share of keys of this node, relative to the weights of the others") \
+    X(OPT_CLUSTER_ETCD, "cluster.etcd", LIST, "", 0, 16, "", START, \
+      "addresses of the members of the etcd that holds the shared state of the cluster, http://HOST:PORT or https://HOST:PORT; unless set this node is alone") \
+    X(OPT_CLUSTER_NAME, "cluster.name", TEXT, "", 0, 64, "", START, \
+      "the name of the cluster that this node belongs to") \
+    X(OPT_CLUSTER_KEY_FILE, "cluster.key_file", TEXT, "", 0, 4095, "", START, \
+      "a file of mode 0600 with the key of the cluster, the same on all nodes; forebay cluster key makes one") \
+    X(OPT_CLUSTER_PEER_LISTEN, "cluster.peer_listen", TEXT, "", 0, 255, "", START, \
+      "address and port for requests of other nodes; unless set the address of listen and its port + 1") \
+    X(OPT_CLUSTER_ETCD_USER, "cluster.etcd_user", TEXT, "", 0, 255, "", START, \
+      "the user by which nodes log in to etcd; unless set without a log-in") \
+    X(OPT_CLUSTER_ETCD_PASSWORD_FILE, "cluster.etcd_password_file", TEXT, "", 0, 4095, "", START, \
+      "a file of mode 0600 with the password of that user") \
+    X(OPT_CLUSTER_ETCD_CA_FILE, "cluster.etcd_ca_file", TEXT, "", 0, 4095, "", START, \
+      "PEM file of the authorities that vouch for https:// addresses of etcd; unless set the system's") \
     X(OPT_AIS_TOKEN_KEY_FILE, "ais.token_key_file", TEXT, "", 0, 4095, "", START, \
       "a file of mode 0600 with the shared secret that signs bearer tokens (JWT, HS256) of AIS clients; unless set no token is taken") \
     X(OPT_CREDENTIALS, "credentials", TEXT, "", 0, 4095, "", LIVE, \
@@ -171,7 +191,8 @@
 #define CONF_RENAMED(X)                                                                  \
     X("memory.hot", OPT_MEMORY_BLOCK_CACHE)                                              \
     X("index.memory", OPT_MEMORY_MEMTABLE)                                               \
-    X("disk.move_rate", OPT_DISK_REBALANCE_RATE)
+    X("disk.move_rate", OPT_DISK_REBALANCE_RATE)                                         \
+    X("advertise", OPT_ADVERTISE)
 
 enum conf_option {
 #define X(id, ...) id,

@@ -338,6 +338,39 @@ next_id(struct map_service *s, struct arena *a, uint64_t *id, uint64_t *revision
                : ERR_OK;
 }
 
+/* The counter is read before the list: what is made behind it raises it. */
+enum err
+map_bucket_fence(struct meta *m, struct arena *a, struct meta_change *fence, bool *native,
+                 struct errbuf *eb)
+{
+    struct map_service s = {.meta = m};
+    struct arena *list = arena_new(KIB(64), LIST_BYTES);
+    struct meta_pair *pairs = NULL;
+    struct map_bucket *b;
+    uint64_t id = 0, revision;
+    uint32_t count = 0;
+    char *bytes = arena_alloc(a, 8);
+    enum err rc;
+
+    *native = false;
+    *fence = (struct meta_change){.key = SPAN(NEXT_ID_KEY), .value = {bytes, 8}};
+    rc = next_id(&s, a, &id, &fence->if_revision, eb);
+    for (unsigned i = 0; i < 8; i++)
+        bytes[i] = (char)(id >> (56 - 8 * i));
+    if (rc == ERR_OK)
+        rc = meta_list(m, SPAN(BUCKET_PREFIX), list, &pairs, &count, &revision, eb);
+    for (uint32_t i = 0; rc == ERR_OK && i < count && !*native; i++) {
+        rc = map_bucket_decode(pairs[i].value, &b, eb);
+        if (rc == ERR_OK) {
+            *native = !b->cached;
+            map_bucket_drop((const struct map_bucket **)&b);
+        }
+    }
+    assert(rc != ERR_OK || id > 0);
+    arena_free(&list);
+    return rc;
+}
+
 /* Writes the bucket `b`, and whatever `also` says, in one step, and waits until this node's map shows it. On ERR_OK
  * c->made owns `b`. ERR_PRECONDITION: *failed is the index of the change that no longer fits. May switch. */
 static enum err

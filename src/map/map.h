@@ -162,6 +162,11 @@ enum err map_epoch_store(struct meta *m, uint64_t epoch, struct errbuf *eb) MUST
 /* True of a key that belongs to this node or cluster alone: no backup takes it, no restore writes it. */
 bool map_is_own_key(struct span key);
 
+/* Whether native buckets exist, and a change that leaves everything as it is, to be made together with another one: that
+ * fails with ERR_PRECONDITION if a bucket was made since. Needs no map_start(). *fence borrows from `a`. May switch. */
+enum err map_bucket_fence(struct meta *m, struct arena *a, struct meta_change *fence,
+                          bool *native, struct errbuf *eb) MUST_CHECK;
+
 /* ERR_EXISTS when the name is taken. `backend` NULL: native. On ERR_OK *out is one reference. May switch. */
 enum err map_bucket_create(struct map_service *s, struct span name,
                            const struct map_backend *backend, int64_t now_ms,

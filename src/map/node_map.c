@@ -460,7 +460,7 @@ node_map_named(const struct node_map *m, struct span name)
     return NULL;
 }
 
-static bool
+bool
 node_name_is_good(struct span name)
 {
     for (size_t i = 0; i < name.len; i++) {

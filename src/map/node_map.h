@@ -82,6 +82,8 @@ void node_map_free(struct node_map **mp);
 /* NULL: there is none. */
 struct node_entry *node_map_find(const struct node_map *m, uint32_t number);
 struct node_entry *node_map_named(const struct node_map *m, struct span name);
+/* Of a node, or of a cluster: 1 to MAP_NODE_NAME_MAX letters, digits, '-', '_' and '.'. */
+bool node_name_is_good(struct span name);
 /* A new node with the next number, NODE_JOINING, without a place for keys. ERR_BAD_REQUEST: the name; ERR_EXISTS;
  * ERR_TOO_LARGE: there are MAP_NODES_MAX. */
 enum err node_map_add(struct node_map *m, struct span name, struct node_entry **out,

@@ -38,7 +38,9 @@ struct members {
     struct meta_watch *watch;
     struct rt_group group; /* one fiber */
     struct rt_cond wake, changed;
-    bool poked, stopping, started;
+    bool poked, stopping, ready;
+    struct node_disk disks[MAP_NODE_DISKS_MAX]; /* those of members_ready() */
+    uint32_t disk_count;
 };
 
 #ifdef FB_TEST_HOOKS
@@ -64,7 +66,7 @@ void members_next_beat(struct members *m, uint64_t epoch, struct buf *out);
 /* ---- join.c ---- */
 /* One try. ERR_OK: it is in, or on probation. ERR_BUSY: again later. Others: refused, or meta does not answer. */
 enum err members_try_join(struct members *m, struct errbuf *eb) MUST_CHECK;
-/* On probation for long enough: becomes up. */
+/* Ready, or on probation for long enough: becomes up. */
 void members_try_promote(struct members *m);
 void members_try_leave(struct members *m);
 

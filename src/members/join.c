@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "map/map.h"
 #include "members/internal.h"
 #include "rt/file.h"
 #include "rt/time.h"
@@ -145,6 +146,15 @@ enter_map(struct members *m, struct node_map *map, struct errbuf *eb)
             m->o.node, m->o.cluster);
         return NULL;
     }
+    if (m->o.number == 0 && m->number == 0 && n->disk_count > 0) {
+        (void)err_set(
+            eb, ERR_UNAVAILABLE,
+            "node \"%s\" of cluster \"%s\" has disks with data, and this folder is "
+            "empty: is it the right folder? If those disks are lost for good: forebay "
+            "cluster remove %s, then join under another name",
+            m->o.node, m->o.cluster, m->o.node);
+        return NULL;
+    }
     text_set(&n->data, m->o.data);
     text_set(&n->control, m->o.control);
     text_set(&n->clients, m->o.clients);
@@ -153,31 +163,71 @@ enter_map(struct members *m, struct node_map *map, struct errbuf *eb)
     n->incarnation = m->incarnation;
     n->since = map->epoch;
     if (n->state != NODE_DRAINING && n->state != NODE_MAINTENANCE)
-        n->state = flaps(n) ? NODE_DOWN : NODE_UP;
-    if (m->o.takes_keys)
-        placement_add(&map->now, n->number, n->weight);
+        n->state = flaps(n) ? NODE_DOWN : m->ready ? NODE_UP : NODE_JOINING;
     return n;
 }
 
 static struct node_map *
 first_map(const struct members *m)
 {
-    struct node_map *map = node_map_new(1);
+    struct node_map *map = node_map_new(MAX(m->o.first_epoch, 1));
 
     map->cluster = xstrdup(m->o.cluster);
-    rt_random(map->cluster_id, sizeof map->cluster_id);
+    if (m->o.cluster_id != NULL)
+        memcpy(map->cluster_id, m->o.cluster_id, sizeof map->cluster_id);
+    else
+        rt_random(map->cluster_id, sizeof map->cluster_id);
     return map;
+}
+
+/* ---- keys ---- */
+
+static bool
+is_placed(const struct node_placement *p, const struct node_entry *n)
+{
+    for (uint32_t i = 0; i < p->count; i++) {
+        if (p->at[i].number == n->number)
+            return p->at[i].weight == n->weight;
+    }
+    return false;
+}
+
+/* Takes keys as configured. They may change owners only while there is no native bucket, so no object of which only one
+ * node knows. *fence keeps that true until the map is written: making a bucket changes the same key. */
+static enum err
+join_take_keys(struct members *m, struct node_map *map, const struct node_entry *n,
+               struct meta_change *fence, struct arena *a, struct errbuf *eb)
+{
+    bool native = false, first = map->now.count == 0;
+    enum err rc;
+
+    *fence = (struct meta_change){0};
+    if (!m->o.takes_keys || is_placed(&map->now, n))
+        return ERR_OK;
+    rc = map_bucket_fence(m->o.meta, a, fence, &native, eb);
+    if (rc != ERR_OK)
+        return ERR_BUSY;
+    if (!native || first)
+        placement_add(&map->now, n->number, n->weight);
+    else
+        LOG(LOG_WARN, "members.no_keys",
+            "native buckets exist, and their objects cannot move yet: this node keeps "
+            "the "
+            "keys it had",
+            L_TEXT("node", n->name));
+    return ERR_OK;
 }
 
 /* ---- writing it ---- */
 
-/* Beat and map in one transaction: both are as they were read, or nothing changes. */
+/* Beat, map and fence in one transaction: all are as they were read, or nothing changes. */
 static enum err
-write_both(struct members *m, const struct meta_change *beat, const struct node_map *map,
-           uint64_t map_revision, struct meta_result *r, struct arena *a,
-           struct errbuf *eb)
+write_beat_and_map(struct members *m, const struct meta_change *beat,
+                   const struct meta_change *fence, const struct node_map *map,
+                   uint64_t map_revision, struct meta_result *r, struct arena *a,
+                   struct errbuf *eb)
 {
-    struct meta_change changes[2] = {*beat,
+    struct meta_change changes[3] = {*beat,
                                      {.key = SPAN("map"), .if_revision = map_revision}};
     struct span reads[] = {SPAN("map")};
     struct meta_txn t = {changes, 2, reads, 1};
@@ -188,6 +238,8 @@ write_both(struct members *m, const struct meta_change *beat, const struct node_
     buf_init(&value, META_VALUE_MAX);
     node_map_encode(map, &value);
     changes[1].value = buf_span(&value);
+    if (fence != NULL && fence->key.len > 0)
+        changes[t.change_count++] = *fence;
     members_request_begin(&scope);
     rc = value.full
              ? err_set(eb, ERR_TOO_LARGE, "the map is over %u bytes", META_VALUE_MAX)
@@ -210,8 +262,11 @@ joined(struct members *m, const struct node_entry *me, uint64_t beat_revision)
     m->former = 0;
     err_forget(&m->why);
     LOG(LOG_INFO, "members.joined",
-        m->state == MEMBERS_IN
-            ? "this node is in the map"
+        m->state == MEMBERS_IN      ? "this node is in the map"
+        : me->state == NODE_JOINING ? "this node joins: its disks open"
+        : me->state == NODE_MAINTENANCE
+            ? "this node is in maintenance: forebay cluster maintenance NODE --off ends "
+              "it"
             : "this node was evicted three times in ten minutes: it stays "
               "out until it has been up for five",
         L_U64("number", m->number), L_TEXT("node", m->o.node));
@@ -249,7 +304,7 @@ static enum err
 join_with(struct members *m, struct found_map *f, struct arena *a, struct errbuf *eb)
 {
     char name[BEAT_KEY_MAX];
-    struct meta_change beat = {0};
+    struct meta_change beat = {0}, fence;
     struct meta_result r;
     struct node_entry *me;
     struct buf value;
@@ -266,6 +321,8 @@ join_with(struct members *m, struct found_map *f, struct arena *a, struct errbuf
     rc = beat_read(m, me->number, a, &f->beat, eb);
     if (rc == ERR_OK)
         rc = wait_for_former(m, me->number, &f->beat, eb);
+    if (rc == ERR_OK)
+        rc = join_take_keys(m, f->map, me, &fence, a, eb);
     if (rc != ERR_OK)
         return rc;
     members_next_beat(m, 0, &value);
@@ -273,7 +330,7 @@ join_with(struct members *m, struct found_map *f, struct arena *a, struct errbuf
     beat.value = buf_span(&value);
     beat.if_revision = f->beat.revision;
     sent_ns = members_now_ns(m);
-    rc = write_both(m, &beat, f->map, f->revision, &r, a, eb);
+    rc = write_beat_and_map(m, &beat, &fence, f->map, f->revision, &r, a, eb);
     buf_fini(&value);
     if (rc != ERR_OK)
         return ERR_BUSY; /* another one was faster, or the outcome is unknown: the next try reads again */
@@ -346,13 +403,32 @@ change_myself(struct members *m, enum node_state to, const struct meta_change *b
 
     assert(me != NULL);
     next->epoch++;
+    if (to == NODE_UP && me->state == NODE_DOWN)
+        me->strike_count = 0; /* its probation is over */
     me->state = to;
     me->since = next->epoch;
-    if (to == NODE_UP)
-        me->strike_count = 0;
-    rc = write_both(m, beat, next, m->map_revision, r, a, &eb);
+    if (to == NODE_UP && m->disk_count > 0) {
+        free(me->disks);
+        me->disks = xcalloc(m->disk_count, sizeof m->disks[0]);
+        memcpy(me->disks, m->disks, m->disk_count * sizeof m->disks[0]);
+        me->disk_count = m->disk_count;
+    }
+    rc = write_beat_and_map(m, beat, NULL, next, m->map_revision, r, a, &eb);
     node_map_free(&next);
     return rc;
+}
+
+/* It waited for its disks, or was evicted too often and has been there for long enough. Maintenance is an operator's. */
+static bool
+may_be_up(const struct members *m, uint64_t now)
+{
+    const struct node_entry *me = node_map_find(m->map, m->number);
+
+    if (me == NULL || !m->ready)
+        return false;
+    return me->state == NODE_JOINING ||
+           (me->state == NODE_DOWN &&
+            now - m->probation_ns >= (uint64_t)MEMBERS_PROBATION_MS * NS);
 }
 
 void
@@ -368,8 +444,8 @@ members_try_promote(struct members *m)
     struct buf value;
 
     assert(m->state == MEMBERS_PROBATION);
-    if (sent_ns - m->probation_ns >= (uint64_t)MEMBERS_PROBATION_MS * NS &&
-        m->beat_revision != 0) {
+    assert(m->map != NULL);
+    if (m->beat_revision != 0 && may_be_up(m, sent_ns)) {
         members_next_beat(m, m->map->epoch, &value);
         beat.value = buf_span(&value);
         if (change_myself(m, NODE_UP, &beat, &r, a) == ERR_OK) {
@@ -396,8 +472,10 @@ members_try_leave(struct members *m)
 
         beat.key = beat_key(m->number, name);
         if (me != NULL && me->incarnation == m->incarnation)
-            (void)!change_myself(m, me->state == NODE_UP ? NODE_DOWN : me->state, &beat,
-                                 &r, a);
+            (void)!change_myself(
+                m,
+                me->state == NODE_UP || me->state == NODE_JOINING ? NODE_DOWN : me->state,
+                &beat, &r, a);
     }
     arena_free(&a);
 }

@@ -87,6 +87,8 @@ members_refuse(struct members *m)
     atomic_store(&m->lease_until_ns, 0);
     m->state = MEMBERS_REFUSED;
     LOG(LOG_ERROR, "members.refused", m->why.text, L_U64("number", m->number));
+    if (m->o.on_refused != NULL)
+        m->o.on_refused(m->o.arg);
     rt_cond_broadcast(&m->changed);
 }
 
@@ -104,6 +106,10 @@ find_myself(struct members *m)
         members_lost(m, "this node was evicted: its beats did not arrive in time");
     else if (node_is_live(me) && m->state == MEMBERS_PROBATION)
         m->state = MEMBERS_IN;
+    else if (!node_is_live(me) && m->state == MEMBERS_IN) { /* an operator says so */
+        atomic_store(&m->lease_until_ns, 0);
+        m->state = MEMBERS_PROBATION;
+    }
 }
 
 enum err
@@ -323,6 +329,7 @@ members_new(const struct members_options *o)
         rt_random(&m->incarnation, sizeof m->incarnation);
     rt_cond_init(&m->wake);
     rt_cond_init(&m->changed);
+    m->ready = !o->waits;
     rt_group_begin(&m->group);
     return m;
 }
@@ -355,6 +362,18 @@ members_join(const struct members_options *o, struct members **out, struct errbu
                                      : rc;
     members_abandon(&m);
     return rc;
+}
+
+void
+members_ready(struct members *m, const struct node_disk *disks, uint32_t count)
+{
+    assert(!m->ready);
+    assert(count <= MAP_NODE_DISKS_MAX);
+    memcpy(m->disks, disks, count * sizeof *disks);
+    m->disk_count = count;
+    m->ready = true;
+    m->poked = true;
+    rt_cond_signal(&m->wake);
 }
 
 void

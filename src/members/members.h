@@ -39,20 +39,29 @@ struct members_options {
     const char *cluster, *node;                    /* names; copied, as all texts here */
     const char *data, *control, *clients, *domain; /* NULL: none */
     uint32_t weight;                               /* 0: MAP_NODE_WEIGHT */
-    bool takes_keys;                               /* joins the placement */
+    /* Joins the placement. Where native buckets exist already, a new node gets no keys and an old one keeps its weight: their
+     * objects would have to move, which does not exist yet. */
+    bool takes_keys;
+    /* Comes in as `joining`, without a lease, until members_ready(): the disks open meanwhile. */
+    bool waits;
     /* What the disks know. 0: nothing yet. */
     uint32_t number;
-    const unsigned char *cluster_id;   /* 16 bytes; NULL */
-    uint64_t epoch;                    /* the highest one */
+    const unsigned char *cluster_id; /* 16 bytes; NULL */
+    uint64_t epoch;                  /* the highest one */
+    /* Of the first map, where there is none yet: a node that ran alone keeps its id, and its versions stay the lower ones.
+     * 0: 1. */
+    uint64_t first_epoch;
     const struct members_clock *clock; /* NULL: the system's */
     /* Each map, in order of epochs, before it is acknowledged: the node stops what it must no longer do. May switch. */
     void (*on_map)(void *arg, const struct node_map *m);
+    /* The state is MEMBERS_REFUSED: the process ends soon. It must not switch. NULL: nothing. */
+    void (*on_refused)(void *arg);
     void *arg;
 };
 
 enum members_state {
     MEMBERS_OUT,       /* not in yet, or evicted: it tries to join */
-    MEMBERS_PROBATION, /* beats, and is not up: it was evicted too often */
+    MEMBERS_PROBATION, /* beats, and is not up: joining, in maintenance, or evicted too often */
     MEMBERS_IN,
     MEMBERS_REFUSED, /* for good; members_why() says why */
 };
@@ -63,6 +72,8 @@ struct members;
  * fiber bounds that. The fiber outlives the members. May switch. */
 enum err members_join(const struct members_options *o, struct members **out,
                       struct errbuf *eb) MUST_CHECK;
+/* The node can serve, with these disks: it becomes up. Once. */
+void members_ready(struct members *m, const struct node_disk *disks, uint32_t count);
 /* Takes the node out of the map, so that others need not wait for it to be evicted. NULL is fine. May switch. */
 void members_leave(struct members **mp);
 /* Ends without a word, as a crash does. NULL is fine. May switch. */

@@ -56,8 +56,12 @@ node_open_disks(struct node *n)
                  .scrub_rate = n->o->scrub_rate,
                  .scrub_pass_ms = n->o->scrub_pass_ms},
     };
-    enum err rc = map_epoch_next(n->meta, &o.disk.map_epoch, &n->eb);
+    enum err rc = ERR_OK;
 
+    if (n->members != NULL)
+        o.disk.map_epoch = members_map(n->members)->epoch;
+    else
+        rc = map_epoch_next(n->meta, &o.disk.map_epoch, &n->eb);
     memcpy(o.disk.cluster_id, n->id.cluster_id, sizeof o.disk.cluster_id);
     if (rc == ERR_OK)
         rc = disks_open(&o, &n->disks, &n->eb);

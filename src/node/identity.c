@@ -85,8 +85,8 @@ mint(const char *disk, struct identity *out, struct errbuf *eb)
 }
 
 enum err
-identity_start(struct rt_dir *dir, const char *disk, struct identity *out,
-               struct errbuf *eb)
+identity_load(struct rt_dir *dir, const char *disk, struct identity *out,
+              struct errbuf *eb)
 {
     char *text = NULL;
     size_t len = 0;
@@ -99,6 +99,15 @@ identity_start(struct rt_dir *dir, const char *disk, struct identity *out,
     else if (rc == ERR_NOT_FOUND)
         rc = mint(disk, out, eb);
     free(text);
+    return rc;
+}
+
+enum err
+identity_start(struct rt_dir *dir, const char *disk, struct identity *out,
+               struct errbuf *eb)
+{
+    enum err rc = identity_load(dir, disk, out, eb);
+
     if (rc != ERR_OK)
         return rc;
     out->starts++;

@@ -11,6 +11,10 @@ struct identity {
     uint64_t starts;        /* counts starts: the epoch of this one */
     bool first;             /* minted just now */
 };
+/* Reads the identity, or makes one for a new disk, and writes nothing. `dir` is `.forebay/node`, `disk` the path of the
+ * disk. May switch. */
+enum err identity_load(struct rt_dir *dir, const char *disk, struct identity *out,
+                       struct errbuf *eb) MUST_CHECK;
 /* Reads the identity, or creates it on a new disk, and counts this start; on stable storage when it returns. `dir` is
  * `.forebay/node`, `disk` the path of the disk. May switch. */
 enum err identity_start(struct rt_dir *dir, const char *disk, struct identity *out,

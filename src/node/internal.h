@@ -2,6 +2,8 @@
 #pragma once
 #include "api/api.h"
 #include "api/audit.h"
+#include "members/members.h"
+#include "meta/cluster_key.h"
 #include "node/folders.h"
 #include "node/identity.h"
 #include "node/node.h"
@@ -15,7 +17,12 @@ struct node {
     const char *state_path; /* the one of o->dirs that holds the state */
     struct node_folders folders;
     struct identity id;
+    struct cluster_key key;  /* zeros: alone */
+    struct seal_key sealing; /* of secrets in etcd */
     struct meta *meta;
+    struct members *members; /* NULL: alone, as long as it is not in the map */
+    char *name, *data_address, *peer_address, *peer_addr; /* owned; NULL: alone */
+    uint16_t peer_port;
     struct disks *disks;
     struct map_service *map;
     struct cloud *cloud;
@@ -34,6 +41,8 @@ struct node {
     struct rt_cond signalled;
     unsigned signals;
     struct fiber *draining; /* NULL: not yet */
+    struct fiber *joining;  /* waits for etcd or for its place in the map; NULL: none */
+    bool refused;           /* by the cluster, for good: the node ends */
     enum err rc;
     struct errbuf eb;
 
@@ -58,6 +67,17 @@ enum err node_find_state(struct node *n) MUST_CHECK;
 enum err node_open_disks(struct node *n) MUST_CHECK;
 /* Connects the disks to the map's list of buckets. Call after the map is open; ends before the map is stopped. */
 void node_report_buckets(struct node *n);
+/* cluster.c */
+/* What the folder says of its cluster, and whether it is the one of the options. ERR_DENIED. Before anything else opens. */
+enum err node_cluster_check(struct node *n) MUST_CHECK;
+/* Key, etcd, a place in the map, the identity. While etcd does not answer it waits, until a signal. Before the disks. */
+enum err node_cluster_open(struct node *n) MUST_CHECK;
+/* The disks are open: their epoch is that of the map. */
+enum err node_cluster_disks(struct node *n) MUST_CHECK;
+/* It listens: it may order writes from the next beat on. */
+void node_cluster_ready(struct node *n);
+/* Leaves the map. NULL parts are fine. */
+void node_cluster_leave(struct node *n);
 /* copies.c */
 /* Writes the current state to each disk that does not hold it; logs failures. Loop 0. May switch. */
 void node_write_state_copies(struct node *n);

@@ -58,6 +58,10 @@ node_open_state(struct node *n)
     if (rc == ERR_OK)
         rc = node_check_restored(n->folders.dot, n->state_path, &n->eb);
     if (rc == ERR_OK)
+        rc = node_cluster_check(n);
+    if (n->o->cluster.etcd != NULL)
+        return rc == ERR_OK ? node_cluster_open(n) : rc;
+    if (rc == ERR_OK)
         rc = identity_start(n->folders.state, n->state_path, &n->id, &n->eb);
     if (rc == ERR_OK)
         rc = meta_open_embedded(n->folders.meta, &n->meta, &n->eb);
@@ -72,6 +76,7 @@ open_users(struct node *n)
     struct auth_options a = {
         .required = n->o->auth || !node_is_loopback(n->o->addr),
         .clear_text_ok = node_is_loopback(n->o->addr) || n->o->insecure_http,
+        .sealing = n->members != NULL ? &n->sealing : NULL,
     };
     unsigned mode;
     enum err rc = auth_new(&a, &n->auth, &n->eb);
@@ -159,6 +164,7 @@ open_services(struct node *n)
     if (rc == ERR_OK) {
         memcpy(a.cluster_id, n->id.cluster_id, sizeof a.cluster_id);
         a.node = n->id.node;
+        a.members = n->members;
         a.advertise = n->o->advertise;
         a.auth = n->auth;
         a.audit = n->audit;
@@ -226,7 +232,9 @@ node_open_all(struct node *n)
     if (rc == ERR_OK)
         rc = state_check_lost(n->meta, n->disks, n->state_path, &n->eb);
     if (rc == ERR_OK)
-        rc = map_epoch_store(n->meta, disks_map_epoch(n->disks), &n->eb);
+        rc = n->members != NULL
+                 ? node_cluster_disks(n)
+                 : map_epoch_store(n->meta, disks_map_epoch(n->disks), &n->eb);
     if (rc == ERR_OK)
         node_write_state_copies(n); /* before any object is moved */
     if (rc == ERR_OK)
@@ -260,6 +268,7 @@ close_all(struct node *n)
     disks_close(&n->disks); /* uses the map's list of buckets */
     map_stop(&n->map);
     auth_free(&n->auth);
+    node_cluster_leave(n);
     meta_close(&n->meta);
     node_folders_close(&n->folders);
     free(n->credentials_path);
@@ -275,6 +284,8 @@ on_signal(void *arg)
     n->signals++;
     if (n->draining != NULL)
         rt_cancel(n->draining); /* second signal: cancel the requests in flight */
+    if (n->joining != NULL)
+        rt_cancel(n->joining);
     rt_cond_broadcast(&n->signalled);
 }
 
@@ -299,6 +310,7 @@ report_ready(struct node *n)
     r.free_bytes = st.free_bytes;
     r.objects = st.objects;
     api_set_ready(n->api, true);
+    node_cluster_ready(n);
     LOG(LOG_INFO, "node.ready", "serving", L_TEXT("addr", n->o->addr),
         L_U64("port", n->port), L_TEXT("engine", r.engine),
         L_U64("loops", rt_loop_count()), L_U64("start", n->id.starts));

@@ -39,6 +39,19 @@ struct node_live {
 /* Of a size: by the machine (fit.h). Of a count, 0 means the same. */
 #define NODE_AUTO UINT64_MAX
 
+/* The cluster that the node belongs to. */
+struct node_cluster_options {
+    const char *
+        etcd; /* addresses of the members of etcd, between commas; NULL: this node is alone */
+    const char *name, *key_file;
+    const char *node;         /* its name; NULL: as its folder says ... */
+    const char *node_default; /* ... or this one */
+    const char *peer_addr;    /* NULL: the address of the node */
+    uint16_t peer_port;       /* 0: the node's + 1 */
+    const char *domain;       /* NULL: a failure domain of its own */
+    uint32_t weight;
+    const char *etcd_user, *etcd_password_file, *etcd_ca_file; /* NULL: none */
+};
 struct node_options {
     const char *const *dirs; /* the disks, in any order; made when missing */
     unsigned dir_count;
@@ -54,10 +67,12 @@ struct node_options {
     enum err (*reload)(struct node_live *out, void *arg, struct errbuf *eb);
     /* Reports the result: the new values are in force, or (`taken` false) all were rejected. */
     void (*reloaded)(bool taken, void *arg);
-    const char *audit;          /* file of the audit log, or NULL: the log */
-    bool auth;                  /* no anonymous caller on loopback either */
-    bool insecure_http;         /* explicit permission for plain HTTP off loopback */
-    const char *advertise;      /* "HOST:PORT" for AIS clients; NULL: as they reach it */
+    const char *audit;  /* file of the audit log, or NULL: the log */
+    bool auth;          /* no anonymous caller on loopback either */
+    bool insecure_http; /* explicit permission for plain HTTP off loopback */
+    const char *
+        advertise; /* "HOST:PORT" for AIS clients and other nodes; NULL: as they reach it */
+    struct node_cluster_options cluster;
     const char *token_key_file; /* of the key of bearer tokens; NULL: none is taken */
     uint64_t skew_s;    /* tolerated difference of a client's clock; 0: 15 minutes */
     const char *region; /* NULL: us-east-1 */

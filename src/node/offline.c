@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "node/cluster_file.h"
 #include "node/folders.h"
 #include "node/state_lost.h"
 
@@ -31,6 +32,8 @@ offline_open_state(struct node_offline *n, const char *path, struct errbuf *eb)
 
     if (rc == ERR_OK)
         rc = node_folders_in(&n->folders, eb);
+    if (rc == ERR_OK)
+        rc = cluster_file_must_be_alone(n->folders.state, path, eb);
     if (rc == ERR_OK)
         rc = identity_start(n->folders.state, path, &n->id, eb);
     return rc == ERR_OK ? meta_open_embedded(n->folders.meta, &n->meta, eb) : rc;

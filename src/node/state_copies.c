@@ -13,6 +13,7 @@
 #include "disks/membership.h"
 #include "meta/dump.h"
 #include "meta/meta.h"
+#include "node/cluster_file.h"
 #include "node/internal.h"
 #include "node/state_copy.h"
 
@@ -27,7 +28,10 @@ state_copies_gather(struct node *n, struct buf *out, struct errbuf *eb)
     struct meta_pair *pairs;
     uint64_t revision;
     uint32_t count = 0;
-    enum err rc = meta_list(n->meta, SPAN(""), a, &pairs, &count, &revision, eb);
+    /* In a cluster the pairs are in etcd, and the copy is of the folder. */
+    enum err rc = n->members != NULL
+                      ? ERR_OK
+                      : meta_list(n->meta, SPAN(""), a, &pairs, &count, &revision, eb);
 
     for (uint32_t i = 0; rc == ERR_OK && i < count; i++)
         meta_dump_put(out, pairs[i].key, pairs[i].value);
@@ -35,6 +39,8 @@ state_copies_gather(struct node *n, struct buf *out, struct errbuf *eb)
     if (rc != ERR_OK)
         return rc;
     rc = meta_dump_file(out, n->folders.state, "", MEMBERSHIP_FILE, eb);
+    if (rc == ERR_OK)
+        rc = meta_dump_file(out, n->folders.state, "", CLUSTER_FILE, eb);
     if (rc == ERR_OK)
         rc = meta_dump_file(out, n->folders.dot, "", NODE_CREDENTIALS, eb);
     if (rc == ERR_OK)
@@ -254,7 +260,8 @@ state_copies_put_back(struct node_folders *f, struct meta *m, struct span key,
 
     if (!span_starts(key, SPAN("file:")))
         return meta_apply(m, &change, 1, NULL, eb);
-    if (span_is(name, MEMBERSHIP_FILE) || span_is(name, SECRETS_KEY_FILE)) {
+    if (span_is(name, MEMBERSHIP_FILE) || span_is(name, SECRETS_KEY_FILE) ||
+        span_is(name, CLUSTER_FILE)) {
         dir = f->state;
     } else if (span_is(name, NODE_CREDENTIALS)) {
         dir = f->dot;

@@ -69,11 +69,18 @@ livez(struct request *q)
 static enum err
 readyz(struct request *q)
 {
+    const struct members *m = q->api->options.members;
     bool ready = atomic_load(&q->api->ready) && !q->http->draining;
+    bool lease = m == NULL || members_lease_left_ns(m) > 0;
 
-    if (!ready)
+    if (!ready || !lease)
         http_header(q->http, "retry-after", SPAN("1"));
-    answer_text(q, ready ? 200 : 503, ready ? SPAN("ready\n") : SPAN("not ready\n"));
+    answer_text(q, ready && lease ? 200 : 503,
+                !ready ? SPAN("not ready\n")
+                : lease
+                    ? SPAN("ready\n")
+                    : SPAN("not ready: this node has no lease in its cluster (forebay "
+                           "cluster show)\n"));
     return ERR_OK;
 }
 
