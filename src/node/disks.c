@@ -30,6 +30,12 @@ node_find_state(struct node *n)
     return rc == ERR_NOT_FOUND ? ERR_DENIED : rc; /* the sentence is the first one */
 }
 
+static bool
+node_has_lease(void *members)
+{
+    return members_lease_left_ns(members) > 0;
+}
+
 enum err
 node_open_disks(struct node *n)
 {
@@ -58,10 +64,13 @@ node_open_disks(struct node *n)
     };
     enum err rc = ERR_OK;
 
-    if (n->members != NULL)
+    if (n->members != NULL) {
         o.disk.map_epoch = members_map(n->members)->epoch;
-    else
+        o.disk.may_order = node_has_lease;
+        o.disk.may_order_arg = n->members;
+    } else {
         rc = map_epoch_next(n->meta, &o.disk.map_epoch, &n->eb);
+    }
     memcpy(o.disk.cluster_id, n->id.cluster_id, sizeof o.disk.cluster_id);
     if (rc == ERR_OK)
         rc = disks_open(&o, &n->disks, &n->eb);

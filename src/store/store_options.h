@@ -66,4 +66,9 @@ struct store_options {
     uint64_t scrub_rate;    /* limit in bytes a second; 0: 64 MiB */
     uint64_t scrub_pass_ms; /* duration of a scrub pass; 0: a week */
     bool state_elsewhere;   /* a new disk: the node's state is on another one */
+    /* Whether this node may order changes of keys now: its lease in a cluster. Asked with each commit batch, right before it
+     * is written and again after its sync: where the answer is no, the changes of objects in it get ERR_UNAVAILABLE, in the
+     * second case with an unknown outcome. On the owner loop; must not switch. NULL: always. */
+    bool (*may_order)(void *arg);
+    void *may_order_arg;
 };

@@ -437,9 +437,53 @@ put_back(struct committer *k, uint32_t from)
     k->count = from;
 }
 
+/* ---- the lease ---- */
+
+static bool
+lease_is_over(const struct store *d)
+{
+    return d->o.may_order != NULL && !d->o.may_order(d->o.may_order_arg);
+}
+
+/* A new state of a key, ordered by this node. What compaction, repair and eviction of cached objects write is not. */
+static bool
+commit_is_ordered(const struct commit *c)
+{
+    if (c->relocation != NULL || commit_has_version(c))
+        return false;
+    return c->kind == LOG_RECORD_PUT || c->kind == LOG_RECORD_COMMIT ||
+           c->kind == LOG_RECORD_META || c->kind == LOG_RECORD_UPLOAD_COMPLETE ||
+           c->kind == LOG_RECORD_PREPARE || c->kind == LOG_RECORD_VERSION_DELETE ||
+           c->kind == LOG_RECORD_TOMBSTONE ||
+           (c->kind == LOG_RECORD_DELETE && c->class == STORE_NATIVE);
+}
+
+static enum err
+refuse_without_lease(struct commit *c, const char *outcome)
+{
+    return err_set(&c->eb, ERR_UNAVAILABLE,
+                   "this node has no lease in its cluster: %s; try again", outcome);
+}
+
+/* The batch is durable, and the lease ended meanwhile: another node may order its keys already. */
+static void
+ordered_too_late(struct committer *k)
+{
+    for (uint32_t i = 0; i < k->count; i++) {
+        struct commit *c = k->records[i];
+
+        if (c->rc != ERR_OK || !commit_is_ordered(c))
+            continue;
+        c->rc = refuse_without_lease(c, "whether the change was made is unknown");
+        c->unknown = true;
+    }
+}
+
 static void
 commit_fill_batch(struct committer *k)
 {
+    bool over = lease_is_over(k->disk);
+
     committer_check(k);
     assert(k->written == 0);
     for (uint32_t i = 0; i < k->count; i++) {
@@ -448,6 +492,10 @@ commit_fill_batch(struct committer *k)
         enum verdict v;
 
         c->rc = ERR_OK;
+        if (over && commit_is_ordered(c)) {
+            c->rc = refuse_without_lease(c, "the change was not made");
+            continue;
+        }
         v = precondition_check(k->changes, c, k->written, &sync);
         if (v == VERDICT_DEFERRED) {
             assert(i > 0);
@@ -520,6 +568,8 @@ commit_batch(struct committer *k)
             space_appended(d->space, SPACE_USER, k->len - k->relocated);
             changes_publish(k->changes);
             POINT(COMMIT_VISIBLE);
+            if (lease_is_over(d))
+                ordered_too_late(k);
         }
     }
     changes_forget(
