@@ -173,6 +173,9 @@ enum err make_bucket(struct request *q, struct span name,
  * switch. */
 enum err change_bucket(struct request *q, const struct map_bucket *b,
                        map_bucket_edit *change, void *arg, struct errbuf *eb) MUST_CHECK;
+/* make_bucket.c: the same with its name; a native one. May switch. */
+enum err rename_bucket(struct request *q, const struct map_bucket *b,
+                       const struct map_bucket_id *to, struct errbuf *eb) MUST_CHECK;
 
 /* fault.c: sets the request's fault from an error code and message; returns the code. */
 enum err fault_from(struct request *q, enum err code, const struct errbuf *eb);

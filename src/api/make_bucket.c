@@ -1,4 +1,4 @@
-/* make_bucket: creates or changes a bucket in the map, and logs its record on the disks, so that disks alone suffice
+/* make_bucket: creates, changes or renames a bucket in the map, and logs its record on the disks, so that disks alone suffice
  * to recover (decision D6). */
 #include "api/access.h"
 #include "base/log.h"
@@ -76,5 +76,20 @@ change_bucket(struct request *q, const struct map_bucket *b, map_bucket_edit *ch
         rc = note(q, changed, eb);
     AUDIT_CHANGE(q, "bucket.set", rc, L_TEXT("bucket", b->name));
     map_bucket_drop(&changed);
+    return rc;
+}
+
+enum err
+rename_bucket(struct request *q, const struct map_bucket *b,
+              const struct map_bucket_id *to, struct errbuf *eb)
+{
+    const struct map_bucket *renamed = NULL;
+    enum err rc = map_bucket_rename(q->api->options.map, b, to, &renamed, eb);
+
+    if (rc == ERR_OK)
+        rc = note(q, renamed, eb);
+    AUDIT_CHANGE(q, "bucket.rename", rc, L_TEXT("bucket", b->name),
+                 L_SPAN("to", to->name));
+    map_bucket_drop(&renamed);
     return rc;
 }

@@ -1,7 +1,7 @@
 /* objects: copies objects of a bucket into another one, or deletes them: by prefix, or by a list of names.
  *
- * Arguments: those of names.h; of copies {"to": BUCKET, "prepend": TEXT, "dry_run": 1}; {"skip_missing": 1}: a name of the list that is
- * not there is no error. The work goes in groups of names: each group ends before the position moves behind it, so what is repeated
+ * Arguments: those of names.h; of copies {"to": BUCKET, "prepend": TEXT, "extensions": "jpg:jpeg,txt:md", "dry_run": 1};
+ * {"skip_missing": 1}: a name of the list that is not there is no error. The work goes in groups of names: each group ends before the position moves behind it, so what is repeated
  * after a restart is at most one group, and a copy or a delete can be repeated. Every failure is counted and kept with its name.
  */
 #include <assert.h>
@@ -29,7 +29,7 @@ struct objects_work {
     struct job *job;
     struct names names;
     const struct map_bucket *to; /* of copies: one reference */
-    const char *prepend;
+    const char *prepend, *extensions;
     bool deletes, dry_run, skip_missing;
     struct objects_one *group; /* owned */
     char after[NAMES_KEY_MAX + 1];
@@ -61,11 +61,9 @@ static enum err
 objects_check_copy(struct job_service *s, const json_t *args, struct span list,
                    struct buf *what, struct errbuf *eb)
 {
-    static const struct job_arg known[] = {{"to", false, 0},
-                                           {"prepend", false, 0},
-                                           {"dry_run", true, 1},
-                                           {"skip_missing", true, 1},
-                                           {NULL, false, 0}};
+    static const struct job_arg known[] = {
+        {"to", false, 0},     {"prepend", false, 0},     {"extensions", false, 0},
+        {"dry_run", true, 1}, {"skip_missing", true, 1}, {NULL, false, 0}};
     enum err rc = names_check_any(s, "copy", known, args, list, what, eb);
 
     return rc == ERR_OK ? objects_check_target(s, args, what, eb) : rc;
@@ -82,6 +80,39 @@ objects_check_delete(struct job_service *s, const json_t *args, struct span list
 
 /* ---- one object ---- */
 
+/* The extension behind `dot` as "extensions" renames it; else itself. */
+static struct span
+objects_extension(const struct objects_work *w, const char *dot)
+{
+    struct span rest = span_of(w->extensions), now = span_of(dot + 1);
+
+    while (rest.len > 0) {
+        const char *comma = span_find(rest, ',');
+        size_t len = comma != NULL ? (size_t)(comma - rest.at) : rest.len;
+        struct span pair = {rest.at, len};
+        const char *colon = span_find(pair, ':');
+
+        rest = span_from(rest, len + 1);
+        if (colon != NULL && now.len == (size_t)(colon - pair.at) &&
+            memcmp(now.at, pair.at, now.len) == 0)
+            return span_from(pair, now.len + 1);
+    }
+    return now;
+}
+
+/* "PREPEND" "KEY", with another extension. */
+static char *
+objects_copy_name(const struct objects_one *o, struct arena *a)
+{
+    const struct objects_work *w = o->work;
+    const char *dot = strrchr(o->key, '.');
+
+    if (dot == NULL || strchr(dot, '/') != NULL)
+        return arena_printf(a, "%s%s", w->prepend, o->key);
+    return arena_printf(a, "%s%.*s%.*s", w->prepend, (int)(dot + 1 - o->key), o->key,
+                        SPAN_ARG(objects_extension(w, dot)));
+}
+
 /* The bytes of an open object, and its metadata, under another name. *replaced: it changed meanwhile. */
 static enum err
 objects_copy_open(struct objects_one *o, struct object_get *get,
@@ -93,7 +124,7 @@ objects_copy_open(struct objects_one *o, struct object_get *get,
     struct object_meta meta = info->meta;
     struct object_info out;
     struct object_put *put = NULL;
-    char *name = arena_printf(a, "%s%s", o->work->prepend, o->key);
+    char *name = objects_copy_name(o, a);
     enum err rc;
 
     assert(!o->work->dry_run);
@@ -264,6 +295,7 @@ objects_job_run(struct job *j, bool deletes, struct errbuf *eb)
     struct objects_work w = {.job = j,
                              .deletes = deletes,
                              .prepend = json_get_text(j->args, "prepend", ""),
+                             .extensions = json_get_text(j->args, "extensions", ""),
                              .dry_run = json_get_u64(j->args, "dry_run") > 0,
                              .skip_missing = json_get_u64(j->args, "skip_missing") > 0};
     const struct map_bucket *to = NULL;

@@ -257,6 +257,8 @@ struct change {
     int64_t now_ms;
     bool remove;
     uint64_t id; /* remove: the one that was seen empty; edit: the one that is meant */
+    const struct map_bucket_id *to; /* rename: the new identity */
+    struct span to_uname;
     map_bucket_edit *edit; /* settings: what changes them */
     void *arg;
     const struct map_bucket *made; /* create, settings: one reference */
@@ -522,6 +524,60 @@ edit_once(struct change *c, struct arena *a)
     return rc;
 }
 
+/* The new name. The id and the name that placement hashes stay: no object moves. */
+static void
+bucket_set_name(struct map_bucket *b, const struct change *c)
+{
+    free(b->ns);
+    free(b->name);
+    free(b->uname);
+    b->ns = xmemdup0(c->to->ns.at, c->to->ns.len);
+    b->name = xmemdup0(c->to->name.at, c->to->name.len);
+    b->uname = xmemdup0(c->to_uname.at, c->to_uname.len);
+    b->qualified = c->to->qualified;
+    b->revision = 0; /* its new key must not exist */
+}
+
+/* The record moves to another key, in one step. A policy names the bucket, and would no longer be readable. */
+static enum err
+rename_once(struct change *c, struct arena *a)
+{
+    struct meta_change old = {
+        .key = span_of(arena_printf(a, BUCKET_PREFIX "%.*s", SPAN_ARG(c->uname))),
+        .remove = true,
+    };
+    const struct map_bucket *now;
+    struct map_bucket *b = NULL;
+    uint32_t failed = 0;
+    enum err rc = find_meant(c, &now);
+
+    if (rc != ERR_OK)
+        return rc;
+    if (now->parsed_policy != NULL)
+        return err_set(&c->eb, ERR_BAD_REQUEST,
+                       "bucket \"%.*s\" has a policy, which names it: remove it first",
+                       SPAN_ARG(c->uname));
+    if (now->closing)
+        return err_set(&c->eb, ERR_NO_BUCKET, "bucket \"%.*s\" is being removed",
+                       SPAN_ARG(c->uname));
+    if (map_bucket_find(map_now(c->s), c->to_uname) != NULL)
+        return err_set(&c->eb, ERR_EXISTS, "bucket \"%.*s\" exists",
+                       SPAN_ARG(c->to_uname));
+    old.if_revision = now->revision;
+    rc = map_bucket_copy(now, &b, &c->eb);
+    if (rc != ERR_OK)
+        return rc;
+    assert(b->provider == c->to->provider);
+    bucket_set_name(b, c);
+    rc = store_bucket(c, b, &old, a, &failed);
+    if (rc != ERR_OK)
+        map_bucket_drop((const struct map_bucket **)&b);
+    if (rc == ERR_PRECONDITION && failed == 0)
+        return err_set(&c->eb, ERR_EXISTS, "bucket \"%.*s\" exists",
+                       SPAN_ARG(c->to_uname));
+    return rc;
+}
+
 /* Another node has changed the bucket since this one read it: the map shows that soon, and the change is made on what it
  * shows then. */
 static enum err
@@ -530,7 +586,9 @@ edit_or_remove_on_loop0(struct change *c, struct arena *a)
     enum err rc = ERR_PRECONDITION;
 
     for (unsigned i = 0; i < CHANGE_TRIES && rc == ERR_PRECONDITION; i++) {
-        rc = c->remove ? remove_once(c, a) : edit_once(c, a);
+        rc = c->remove       ? remove_once(c, a)
+             : c->to != NULL ? rename_once(c, a)
+                             : edit_once(c, a);
         if (rc == ERR_PRECONDITION &&
             meta_follow_refresh(c->s->follower, &c->eb) != ERR_OK)
             return ERR_BUSY;
@@ -552,8 +610,7 @@ change_on_loop0(void *arg)
         return;
     }
     a = arena_new(KIB(4), LIST_BYTES);
-    c->rc = c->remove || c->edit != NULL ? edit_or_remove_on_loop0(c, a)
-                                         : create_on_loop0(c, a);
+    c->rc = c->as == NULL ? edit_or_remove_on_loop0(c, a) : create_on_loop0(c, a);
     arena_free(&a);
     rt_sem_release(&c->s->change);
 }
@@ -580,18 +637,9 @@ is_plain(struct span s)
     return true;
 }
 
-enum err
-map_bucket_create_for(struct map_service *s, const struct map_bucket_id *id,
-                      const struct map_bucket_access *access,
-                      const struct map_backend *backend, int64_t now_ms,
-                      const struct map_bucket **out, struct errbuf *eb)
+static enum err
+check_identity(const struct map_bucket_id *id, struct errbuf *eb)
 {
-    struct change c = {
-        .s = s, .as = id, .backend = backend, .access = access, .now_ms = now_ms};
-    char uname[MAP_UNAME_MAX + 1];
-    enum err rc;
-
-    *out = NULL;
     assert(id->provider < MAP_PROVIDERS_);
     assert(id->qualified || id->ns.len == 0);
     if (id->name.len == 0 || id->name.len > MAP_BUCKET_NAME_MAX)
@@ -605,6 +653,24 @@ map_bucket_create_for(struct map_service *s, const struct map_bucket_id *id,
                        "and '.' are possible, at most %u of them",
                        SPAN_ARG(id->name), (int)MIN(id->ns.len, 100u), id->ns.at,
                        MAP_NAMESPACE_MAX);
+    return ERR_OK;
+}
+
+enum err
+map_bucket_create_for(struct map_service *s, const struct map_bucket_id *id,
+                      const struct map_bucket_access *access,
+                      const struct map_backend *backend, int64_t now_ms,
+                      const struct map_bucket **out, struct errbuf *eb)
+{
+    struct change c = {
+        .s = s, .as = id, .backend = backend, .access = access, .now_ms = now_ms};
+    char uname[MAP_UNAME_MAX + 1];
+    enum err rc;
+
+    *out = NULL;
+    rc = check_identity(id, eb);
+    if (rc != ERR_OK)
+        return rc;
     c.uname = map_uname(id, uname);
     rc = map_change_run(&c, eb);
     *out = c.made;
@@ -670,6 +736,26 @@ map_bucket_change(struct map_service *s, struct span name, uint64_t id,
     struct change c = {.s = s, .uname = name, .id = id, .edit = change, .arg = arg};
     enum err rc = map_change_run(&c, eb);
 
+    *out = c.made;
+    return rc;
+}
+
+enum err
+map_bucket_rename(struct map_service *s, const struct map_bucket *b,
+                  const struct map_bucket_id *to, const struct map_bucket **out,
+                  struct errbuf *eb)
+{
+    struct change c = {.s = s, .uname = span_of(b->uname), .id = b->id, .to = to};
+    char uname[MAP_UNAME_MAX + 1];
+    enum err rc = check_identity(to, eb);
+
+    assert(!b->cached);
+    assert(to->provider == b->provider);
+    *out = NULL;
+    if (rc != ERR_OK)
+        return rc;
+    c.to_uname = map_uname(to, uname);
+    rc = map_change_run(&c, eb);
     *out = c.made;
     return rc;
 }

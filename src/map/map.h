@@ -202,6 +202,12 @@ typedef enum err map_bucket_edit(struct map_bucket *b, void *arg, struct errbuf 
 enum err map_bucket_change(struct map_service *s, struct span name, uint64_t id,
                            map_bucket_edit *change, void *arg,
                            const struct map_bucket **out, struct errbuf *eb) MUST_CHECK;
+/* Gives a native bucket another name, with all that is in it, in one step: its id and what placement hashes stay. ERR_EXISTS;
+ * ERR_NO_BUCKET: it is gone, or is being removed; ERR_BAD_REQUEST: the name, or it has a policy. On ERR_OK *out is one reference.
+ * May switch. */
+enum err map_bucket_rename(struct map_service *s, const struct map_bucket *b,
+                           const struct map_bucket_id *to, const struct map_bucket **out,
+                           struct errbuf *eb) MUST_CHECK;
 /* A private copy that may be changed. On ERR_OK *out is one reference. */
 enum err map_bucket_copy(const struct map_bucket *b, struct map_bucket **out,
                          struct errbuf *eb) MUST_CHECK;

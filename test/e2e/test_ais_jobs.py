@@ -68,13 +68,44 @@ def test_copy_objects_by_list_and_template(server, s3, bucket):
     assert f"copy-listrange[{job}]" in json.loads(ask(server, "GET", "/v1/cluster?what=running_all", {})[2])
     snapshot = wait(server, job)
     assert keys(s3, to) == ["a/03", odd] and "none" in snapshot["err"] and snapshot["stats"]["loc-objs"] == "2"
-    for template, prepend, count in (("a/{05..15..5}", "t/", 3), ("a/{95..104}", "u/", 5), ("a/1", "v/", 10), ("", "w/", 102), ("a/@3", "x/", 0)):
+    for template, prepend, count in (("a/{05..15..5}", "t/", 3), ("a/{95..104}", "u/", 5), ("a/1", "v/", 10), ("", "w/", 102), ("a/@3", "x/", 0), ("a/%02d", "y/", 100), ("a/%x", "z/", 0)):
         snapshot = wait(server, start(server, "POST", path, "copy-listrange", {"template": template, "prepend": prepend, "tobck": {"name": to, "provider": "ais"}}))
         assert snapshot["err"] == "" and len([k for k in keys(s3, to) if k.startswith(prepend)]) == count, template
-    for value, status in (({"objnames": ["a"], "template": "b"}, 400), ({"objnames": ["a\nb"]}, 400), ({"objnames": [7]}, 400), ({"template": "a{0..99999999}"}, 400), ({"objnames": ["a"], "ext": {"a": "b"}}, 501)):
+    for value, status in (({"objnames": ["a"], "template": "b"}, 400), ({"objnames": ["a\nb"]}, 400), ({"objnames": [7]}, 400), ({"template": "a{0..99999999}"}, 400), ({"objnames": ["a"], "ext": {"a": "b/c"}}, 400), ({"objnames": ["a"], "ext": [1]}, 400)):
         assert ask(server, "POST", path, {"action": "copy-listrange", "value": value})[0] == status, value
     status, _, got = ask(server, "POST", f"/v1/buckets/{bucket}?bck_to=ais/@%23/nowhere/", {"action": "copy-listrange", "value": {"template": ""}})
     assert status == 404 and json.loads(got)["message"] == 'bucket "ais://nowhere" does not exist'
+
+
+def test_copies_get_other_extensions(server, s3, bucket):
+    put_many(s3, bucket, [(k, k.encode()) for k in ("a.jpg", "b.jpg.png", "d.jpg/c", "e.txt", "f")])
+    to = bucket + "-to"
+    job = start(server, "POST", f"/v1/buckets/{bucket}?bck_to=ais/@%23/{to}/", "copy-bck", {"ext": {".jpg": "jpeg", "png": ".webp"}, "prepend": "n/"})
+    assert wait(server, job)["err"] == ""
+    assert keys(s3, to) == ["n/a.jpeg", "n/b.jpg.webp", "n/d.jpg/c", "n/e.txt", "n/f"]
+
+
+def test_a_bucket_gets_another_name(server, s3, bucket):
+    put_many(s3, bucket, [(f"k{i}", b"%d" % i) for i in range(5)])
+    to, path = bucket + "-new", f"/v1/buckets/{bucket}"
+    assert ask(server, "GET", f"/v1/objects/{bucket}/k1")[2] == b"1"
+    for target, status, says in ((bucket, 400, "onto itself"), (f"{bucket}-x?", 400, ""), ("", 400, "")):
+        got = ask(server, "POST", f"{path}?bck_to={urllib.parse.quote(f'ais/@#/{target}/')}", {"action": "move-bck"})
+        assert got[0] == status and says in got[2].decode(), target
+    assert ask(server, "POST", f"{path}?bck_to=aws/@%23/{to}/", {"action": "move-bck"})[0] == 501
+    s3.create_bucket(Bucket=bucket + "-x")
+    got = ask(server, "POST", f"{path}?bck_to=ais/@%23/{bucket}-x/", {"action": "move-bck"})
+    assert got[0] == 409 and f'bucket \\"ais://{bucket}-x\\" already exists' in got[2].decode()
+    job = start(server, "POST", f"{path}?bck_to=ais/@%23/{to}/", "move-bck", None)
+    assert wait(server, job)["kind"] == "move-bck"
+    assert json.loads(ask(server, "GET", "/v1/cluster?what=status", {"ID": job})[2])["end_time"] > 0
+    for gone in (f"/v1/objects/{bucket}/k1", path):
+        assert ask(server, "GET", gone)[0] == 404
+    assert keys(s3, to) == [f"k{i}" for i in range(5)] and ask(server, "GET", f"/v1/objects/{to}/k1")[2] == b"1"
+    s3.create_bucket(Bucket=bucket)
+    assert keys(s3, bucket) == []
+    s3.put_object(Bucket=bucket, Key="k1", Body=b"another")
+    assert ask(server, "GET", f"/v1/objects/{to}/k1")[2] == b"1"
 
 
 def test_delete_objects(server, s3, bucket):

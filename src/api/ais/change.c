@@ -1,6 +1,7 @@
-/* change: objects that are copied and renamed, and their custom properties. */
+/* change: objects that are copied and renamed, and their custom properties; buckets that are renamed. */
 #include <string.h>
 
+#include "api/ais/jobs.h"
 #include "api/ais/ops.h"
 #include "api/ais/put.h"
 #include "base/log.h"
@@ -207,4 +208,48 @@ enum err
 ais_check_lock(struct request *q)
 {
     return ais_answer_empty(q, 200);
+}
+
+/* ---- buckets ---- */
+
+static enum err
+move_check(struct request *q, const struct ais_bucket *to)
+{
+    if (q->bucket->cached || to->provider != MAP_AIS || to->elsewhere)
+        return ais_fault(q, 501, "ErrUnsupp",
+                         "bucket \"%s\": only buckets of this server are renamed, "
+                         "within this server",
+                         q->bucket->cached ? q->ais->bucket.text : to->text);
+    if (span_is(to->uname, q->bucket->uname))
+        return ais_fault(q, 400, NULL, "cannot move-bck bucket \"%s\" onto itself",
+                         to->text);
+    return caller_require(q, AUTH_MOVE_BUCKET, to->uname, SPAN(""));
+}
+
+/* Done at once: no object moves. */
+enum err
+ais_move_bucket(struct request *q)
+{
+    struct span rest;
+    struct ais_bucket to;
+    struct map_bucket_id id;
+    struct errbuf eb = {{0}};
+    enum err rc = ais_bucket_uname(q, query_get(&q->query, "bck_to"), &to, &rest);
+
+    if (rc == ERR_OK)
+        rc = move_check(q, &to);
+    if (rc != ERR_OK)
+        return rc;
+    id = (struct map_bucket_id){.provider = to.provider,
+                                .ns = to.ns,
+                                .name = to.name,
+                                .qualified = !span_eq(to.uname, to.name)};
+    rc = rename_bucket(q, q->bucket, &id, &eb);
+    if (rc == ERR_EXISTS)
+        return ais_fault(q, 409, "ErrBucketAlreadyExists", "bucket \"%s\" already exists",
+                         to.text);
+    if (rc == ERR_BAD_REQUEST)
+        return ais_fault(q, 400, NULL, "%s", eb.text);
+    return rc == ERR_OK ? ais_job_done(q, "move-bck", SPAN("ais"), to.name)
+                        : ais_fault_from(q, rc, &eb);
 }

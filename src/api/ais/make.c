@@ -29,6 +29,25 @@ arena_text(struct request *q, const char *text)
     return text != NULL ? arena_strdup(q->arena, span_of(text)) : NULL;
 }
 
+/* "http://host/path/" is the endpoint "http://host" and the path there. */
+static void
+split_url(struct request *q, const char *url, struct map_backend *out)
+{
+    const char *host = strstr(url, "://"), *path;
+    size_t len;
+
+    host = host != NULL ? host + 3 : url;
+    path = strchr(host, '/');
+    len = path != NULL ? (size_t)(path - url) : strlen(url);
+    out->endpoint = arena_strdup(q->arena, (struct span){url, len});
+    while (path != NULL && *path == '/')
+        path++;
+    len = path != NULL ? strlen(path) : 0;
+    while (len > 0 && path[len - 1] == '/')
+        len--;
+    out->bucket = arena_strdup(q->arena, (struct span){len > 0 ? path : "", len});
+}
+
 /* Where a remote bucket is: as the properties say, else as this server's environment. */
 static enum err
 take_backend(struct request *q, struct map_backend *out)
@@ -58,8 +77,10 @@ take_backend(struct request *q, struct map_backend *out)
         .path_style = endpoint != NULL,
         .plain_http = p == MAP_HTTP,
     };
-    if (p == MAP_HTTP)
+    if (p == MAP_HTTP) {
         out->credentials = arena_text(q, "");
+        split_url(q, endpoint, out);
+    }
     return ERR_OK;
 }
 
@@ -262,6 +283,7 @@ ais_evict_bucket(struct request *q)
     if (!ais_query_flag(q, "keep_bck_md"))
         return ais_destroy_bucket(q);
     e = xcalloc(1, sizeof *e);
+    e->prefix = SPAN("");
     while (rc == ERR_OK && !e->over)
         rc = object_evict_page(q->api->options.object, q->bucket, e, &eb);
     free(e);

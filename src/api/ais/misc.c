@@ -4,6 +4,7 @@
 #include "api/ais/documents.h"
 #include "api/ais/ops.h"
 #include "base/mem.h"
+#include "object/evict.h"
 
 enum err
 ais_do_nothing(struct request *q)
@@ -60,10 +61,24 @@ ais_empty_list(struct request *q)
 enum err
 ais_evict_object(struct request *q)
 {
+    struct object_evicting *e;
+    struct errbuf eb = {{0}};
+    enum err rc;
+
     if (!q->bucket->cached)
         return ais_fault(q, 400, NULL,
                          "bucket \"%s\" is not remote: evicting would lose the object",
                          q->ais->bucket.text);
-    return ais_fault(q, 501, "ErrUnsupp",
-                     "evicting one object; evict the bucket, or by forebay evict");
+    e = arena_alloc(q->arena, sizeof *e);
+    *e = (struct object_evicting){.absent = 0};
+    rc = object_evict_names(q->api->options.object, q->bucket, &q->name.key, 1, e, &eb);
+    if (rc != ERR_OK)
+        return ais_fault_from(q, rc, &eb);
+    if (e->kept > 0)
+        return ais_fault(q, 409, "ErrBusy",
+                         "object \"%s/%.*s\" is pinned or its last write is in doubt",
+                         q->ais->bucket.text, (int)MIN(q->name.key.len, 200u),
+                         q->name.key.at);
+    return e->absent > 0 ? ais_no_object(q, &q->ais->bucket, q->ais->object)
+                         : ais_answer_empty(q, 200);
 }

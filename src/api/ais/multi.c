@@ -8,6 +8,8 @@
 #include "wire/brace.h"
 
 #define TEMPLATE_NAMES_MAX 10000000u
+#define TEMPLATE_DIGITS    7u /* of the largest number */
+#define EXTENSIONS_MAX     500u
 
 /* ---- the selection ---- */
 
@@ -53,6 +55,30 @@ put_at_template(struct span text, struct buf *out)
     return true;
 }
 
+/* "pre-%03d-post" is "pre-{000..999}-post"; without a width, or above 7 digits, the first TEMPLATE_NAMES_MAX numbers. */
+static bool
+put_format_template(struct span text, struct buf *out)
+{
+    const char *percent = span_find(text, '%');
+    size_t at, from;
+    unsigned width = 0, digits;
+
+    if (percent == NULL)
+        return false;
+    from = at = (size_t)(percent - text.at) + 1;
+    while (at < text.len && at - from < 3 && text.at[at] >= '0' && text.at[at] <= '9')
+        width = width * 10 + (unsigned)(text.at[at++] - '0');
+    if (at >= text.len || text.at[at] != 'd' || width > 18 ||
+        (at > from && (text.at[from] != '0' || width == 0)))
+        return false;
+    digits = MIN(width > 0 ? width : TEMPLATE_DIGITS, TEMPLATE_DIGITS);
+    buf_printf(out, "%.*s{%0*d..%0*d}%.*s", (int)(from - 1), text.at, (int)width, 0,
+               (int)width,
+               (const int[]){9, 99, 999, 9999, 99999, 999999, 9999999}[digits - 1],
+               SPAN_ARG(span_from(text, at + 1)));
+    return true;
+}
+
 /* A range, or a prefix. */
 static enum err
 selection_take_template(struct request *q, struct span text, struct selection *s)
@@ -65,7 +91,7 @@ selection_take_template(struct request *q, struct span text, struct selection *s
 
     if (span_is(text, "*"))
         text = (struct span){"", 0};
-    if (!put_at_template(text, &s->list))
+    if (!put_at_template(text, &s->list) && !put_format_template(text, &s->list))
         buf_put_span(&s->list, text);
     if (s->list.len > 0)
         rc = brace_parse(buf_span(&s->list), a, &b, &eb);
@@ -219,21 +245,54 @@ multi_target(struct request *q, bool make, const struct map_bucket **out)
     return rc == ERR_OK ? ERR_OK : ais_fault_from(q, rc, &eb);
 }
 
+/* {"jpg": "txt"}: "jpg:txt". A dot before a name may be written. */
+static enum err
+multi_extensions(struct request *q, struct buf *out)
+{
+    json_t *map = ais_member(q->ais->value, "ext"), *v;
+    const char *key;
+
+    if (map != NULL && !json_is_object(map))
+        return ais_fault(q, 400, NULL, "\"ext\" must be an object of texts");
+    json_object_foreach(map, key, v)
+    {
+        const char *from = key + (key[0] == '.'), *to = json_string_value(v);
+
+        if (to == NULL || from[0] == '\0' || strpbrk(from, ":,/") != NULL ||
+            strpbrk(to, ":,/") != NULL)
+            return ais_fault(q, 400, NULL,
+                             "\"ext\": \"%.60s\" is no extension, or its new one is none",
+                             key);
+        buf_printf(out, "%s%s:%s", out->len > 0 ? "," : "", from, to + (to[0] == '.'));
+    }
+    return out->full
+               ? ais_fault(q, 400, NULL, "\"ext\" has over %u bytes", EXTENSIONS_MAX)
+               : ERR_OK;
+}
+
 static enum err
 multi_copy_args(struct request *q, const struct map_bucket *to, json_t **out)
 {
     const char *prepend;
     bool dry_run = false;
+    struct buf extensions;
     enum err rc = ais_text(q, q->ais->value, "prepend", &prepend);
 
     *out = NULL;
     if (rc == ERR_OK)
         rc = ais_flag(q, q->ais->value, "dry_run", &dry_run);
-    if (rc == ERR_OK && json_object_size(ais_member(q->ais->value, "ext")) > 0)
-        rc = ais_fault(q, 501, "ErrUnsupp", "\"ext\": copies keep their extension here");
-    if (rc != ERR_OK)
+    buf_init(&extensions, EXTENSIONS_MAX);
+    if (rc == ERR_OK)
+        rc = multi_extensions(q, &extensions);
+    if (rc != ERR_OK) {
+        buf_fini(&extensions);
         return rc;
+    }
     *out = json_object();
+    if (extensions.len > 0)
+        json_object_set_new(*out, "extensions",
+                            json_stringn(extensions.at, extensions.len));
+    buf_fini(&extensions);
     json_object_set_new(*out, "to", json_string(to->uname));
     if (prepend[0] != '\0')
         json_object_set_new(*out, "prepend", json_string(prepend));

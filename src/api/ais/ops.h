@@ -22,7 +22,8 @@ ais_operation ais_do_nothing, ais_set_config, ais_not_built, ais_empty_list,
     ais_evict_object;
 /* head.c, put.c, append.c, change.c */
 ais_operation ais_head_object, ais_put_object, ais_delete_object, ais_append_object;
-ais_operation ais_set_custom, ais_copy_to, ais_rename_object, ais_check_lock;
+ais_operation ais_set_custom, ais_copy_to, ais_rename_object, ais_check_lock,
+    ais_move_bucket;
 /* parts.c */
 ais_operation ais_create_upload, ais_put_part, ais_complete_upload, ais_abort_upload;
 /* Begins an upload with the metadata of an object, or none. */

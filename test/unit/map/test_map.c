@@ -255,6 +255,62 @@ rush_one(void *arg)
     r->refused += rc == ERR_EXISTS;
 }
 
+static enum err
+rename_to(const char *from, const char *to, struct errbuf *eb)
+{
+    const struct map_bucket *b =
+        map_bucket_ref(map_bucket_find(map_now(map), span_of(from)));
+    struct map_bucket_id id = {.provider = MAP_AIS, .ns = SPAN(""), .name = span_of(to)};
+    const struct map_bucket *made = NULL;
+    enum err rc = map_bucket_rename(map, b, &id, &made, eb);
+
+    CHECK((rc == ERR_OK) == (made != NULL));
+    map_bucket_drop(&made);
+    map_bucket_drop(&b);
+    return rc;
+}
+
+static enum err
+set_policy(struct map_bucket *b, void *arg, struct errbuf *eb)
+{
+    return map_bucket_set_policy(b, span_of(arg), eb);
+}
+
+/* A renamed bucket is the same one: its id, its settings, and the name that placement hashes. */
+static void
+renames(void)
+{
+    static char policy[] =
+        "{\"Version\":\"2012-10-17\",\"Statement\":[{\"Effect\":\"Allow\","
+        "\"Principal\":\"*\",\"Action\":\"s3:GetObject\","
+        "\"Resource\":\"arn:aws:s3:::new-name/*\"}]}";
+    const struct map_bucket *b, *changed = NULL;
+    struct errbuf eb = {{0}};
+    uint64_t id, again;
+    uint32_t count;
+
+    CHECK(make("old-name", NULL, &id) == ERR_OK);
+    CHECK(make("in-the-way", NULL, NULL) == ERR_OK);
+    count = map_bucket_count(map_now(map));
+    CHECK(rename_to("old-name", "in-the-way", &eb) == ERR_EXISTS);
+    CHECK(rename_to("old-name", "", &eb) == ERR_BAD_REQUEST);
+    CHECK(rename_to("old-name", "new-name", &eb) == ERR_OK);
+    CHECK_U64(map_bucket_count(map_now(map)), count);
+    CHECK(map_bucket_find(map_now(map), SPAN("old-name")) == NULL);
+    close_map();
+    open_map();
+    b = map_bucket_find(map_now(map), SPAN("new-name"));
+    REQUIRE(b != NULL);
+    CHECK_U64(b->id, id);
+    CHECK_STR(b->immutable_name, "old-name");
+    CHECK(make("old-name", NULL, &again) == ERR_OK && again != id);
+    CHECK(map_bucket_change(map, SPAN("new-name"), id, set_policy, policy, &changed,
+                            &eb) == ERR_OK);
+    map_bucket_drop(&changed);
+    CHECK(rename_to("new-name", "third", &eb) == ERR_BAD_REQUEST);
+    CHECK_SAYS(eb.text, "has a policy");
+}
+
 static void
 world(void *arg)
 {
@@ -311,6 +367,7 @@ world(void *arg)
     CHECK(map_bucket_find(map_now(map), SPAN("zzz"))->cached);
     CHECK_STR(map_bucket_find(map_now(map), SPAN("zzz"))->cors,
               "<C/>"); /* settings stay */
+    renames();
     close_map();
 }
 
