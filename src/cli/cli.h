@@ -56,7 +56,8 @@ extern const struct cli_verb cli_serve, cli_version, cli_tls;
 extern const struct cli_verb cli_mb, cli_rb, cli_ls, cli_cp, cli_put, cli_get;
 extern const struct cli_verb cli_trace, cli_top, cli_explain, cli_man, cli_completion,
     cli_batch;
-extern const struct cli_verb cli_mv, cli_sync, cli_diff, cli_find, cli_du, cli_head;
+extern const struct cli_verb cli_mv, cli_sync, cli_mirror, cli_diff, cli_find, cli_du,
+    cli_head;
 extern const struct cli_verb cli_tag, cli_undo;
 extern const struct cli_verb cli_cat, cli_rm, cli_stat, cli_env;
 extern const struct cli_verb cli_disk_ls, cli_disk_add, cli_disk_drain, cli_disk_remove;

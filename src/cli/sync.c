@@ -11,22 +11,12 @@
 #include "cli/missing.h"
 #include "cli/pairs.h"
 #include "cli/remove.h"
+#include "cli/sync.h"
 #include "cli/transfer.h"
 
 static const struct flag flags[] = {
-    {"checksum", 'c', NULL, "compare bytes by ETag wherever sizes are equal", false},
-    {"size-only", 0, NULL, "compare sizes alone", false},
-    {"delete", 0, NULL, "delete objects of DEST that SOURCE does not have", false},
-    {"max-delete", 0, "N", "refuse to remove more than N", false},
-    {"yes", 'y', NULL, "do not ask before removing", false},
     {"dry-run", 'n', NULL, "print what would be done, change nothing", false},
-    {"restart", 0, NULL, "start large transfers from the beginning", false},
-    {"no-follow", 0, NULL, "skip symbolic links of a local source", false},
-    TO_FLAGS,
-    SELECT_FLAGS,
-    RATE_FLAG,
-    PARALLEL_FLAG,
-    SESSION_FLAGS,
+    SYNC_FLAGS,
     {NULL, 0, NULL, NULL, false},
 };
 static const char *const examples[] = {
@@ -383,7 +373,6 @@ sync_take_flags(struct syncing *y)
     y->by = args_has(a, "checksum")    ? PAIRS_CHECKSUM
             : args_has(a, "size-only") ? PAIRS_SIZE
                                        : PAIRS_USUAL;
-    y->dry = args_has(a, "dry-run");
     y->del = args_has(a, "delete");
     y->select.walk.no_follow = args_has(a, "no-follow");
     if (args_value(a, "from-file") != NULL)
@@ -396,14 +385,14 @@ sync_take_flags(struct syncing *y)
     return rc;
 }
 
-static enum exit_code
-sync_act(struct session *s)
+enum exit_code
+sync_round(struct session *s, bool dry)
 {
-    struct syncing y = {.s = s};
+    struct syncing y = {.s = s, .dry = dry};
     enum exit_code code;
 
     if (sync_take_flags(&y) != ERR_OK)
-        return cli_usage(&s->eb, &verb);
+        return cli_usage(&s->eb, s->args->verb);
     y.f = xcalloc(1, sizeof *y.f);
     *y.f = (struct flow){.s = s,
                          .did = y.dry ? "would copy" : "copied",
@@ -432,6 +421,12 @@ sync_act(struct session *s)
     free(y.bucket[1]);
     free(y.base);
     return code;
+}
+
+static enum exit_code
+sync_act(struct session *s)
+{
+    return sync_round(s, args_has(s->args, "dry-run"));
 }
 
 static enum exit_code

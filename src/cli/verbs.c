@@ -39,19 +39,31 @@ verbs_meant(const char *name)
 {
     static const struct {
         const char *other, *meant;
-    } words[] = {{"delete", "rm"},       {"del", "rm"},
-                 {"remove", "rm"},       {"upload", "cp"},
-                 {"download", "cp"},     {"mkdir", "mb"},
-                 {"make", "mb"},         {"create", "mb"},
-                 {"rmdir", "rb"},        {"tree", "ls --tree"},
-                 {"mirror", "sync"},     {"rsync", "sync"},
-                 {"tail", "cat --tail"}, {"server", "serve"},
-                 {"start", "serve"},     {"status", "doctor"},
-                 {"check", "doctor"},    {"info", "stat"},
-                 {"show", "stat"},       {"warm", "prefetch"},
-                 {"purge", "evict"},     {"stop", "cancel"},
-                 {"abort", "cancel"},    {"url", "share"},
-                 {"sign", "share"},      {"attach", "bucket attach"}};
+    } words[] = {{"delete", "rm"},
+                 {"del", "rm"},
+                 {"remove", "rm"},
+                 {"upload", "cp"},
+                 {"download", "cp"},
+                 {"mkdir", "mb"},
+                 {"make", "mb"},
+                 {"create", "mb"},
+                 {"rmdir", "rb"},
+                 {"tree", "ls --tree"},
+                 {"rsync", "sync"},
+                 {"tail", "cat --tail"},
+                 {"server", "serve"},
+                 {"start", "serve"},
+                 {"status", "doctor"},
+                 {"check", "doctor"},
+                 {"info", "stat"},
+                 {"show", "stat"},
+                 {"warm", "prefetch"},
+                 {"purge", "evict"},
+                 {"stop", "cancel"},
+                 {"abort", "cancel"},
+                 {"url", "share"},
+                 {"sign", "share"},
+                 {"attach", "bucket attach"}};
 
     for (size_t i = 0; i < ARRAY_LEN(words); i++)
         if (strcmp(name, words[i].other) == 0)

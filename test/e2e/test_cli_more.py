@@ -4,6 +4,7 @@ a limited rate; and the answer to Signature Version 2."""
 import json
 import os
 import re
+import signal
 import subprocess
 import time
 
@@ -219,6 +220,50 @@ def test_a_bucket_that_aborts_uploads_by_itself(cli, s3):
     assert s3.get_object(Bucket="hasty", Key="whole")["Body"].read() == b"1"
     cli("bucket", "set", "s3://hasty", "--abort-uploads-after", "never")
     assert "aborted after" not in cli("stat", "s3://hasty")
+
+
+def test_mirror(server, cli, s3, tmp_path):
+    """Files that come, change, move and go are followed, in folders that come too; Ctrl-C ends it with 0."""
+    s3.create_bucket(Bucket="mirror")
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "a").write_text("1")
+
+    def wait_for(want):
+        until = time.monotonic() + PATIENCE
+        while True:
+            there = {o["Key"]: s3.get_object(Bucket="mirror", Key=o["Key"])["Body"].read().decode() for o in s3.list_objects_v2(Bucket="mirror").get("Contents", [])}
+            if there == want:
+                return
+            assert process.poll() is None and time.monotonic() < until, (there, want)
+            time.sleep(0.1)
+
+    cli("mirror", tree, "s3://mirror/p", "--delete", status=2)
+    assert "--yes" in cli.stderr
+    cli("mirror", tmp_path / "none", "s3://mirror/p", status=3)
+    cli("mirror", tree, "s3://no-such-bucket/p", status=3)
+    cli("mirror", "-", "s3://mirror/p", status=2)
+    keys = server.keys()
+    env = forebay.server_env({"FOREBAY_ENDPOINT": server.endpoint, "FOREBAY_ACCESS_KEY_ID": keys[0], "FOREBAY_SECRET_ACCESS_KEY": keys[1], "XDG_STATE_HOME": str(tmp_path / "state")})
+    process = subprocess.Popen([server.binary, "mirror", str(tree), "s3://mirror/p", "--delete", "--yes"], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        wait_for({"p/a": "1"})
+        (tree / "a").write_text("22")
+        (tree / "new/deep").mkdir(parents=True)
+        (tree / "new/deep/b").write_text("b")
+        wait_for({"p/a": "22", "p/new/deep/b": "b"})
+        (tree / "new/deep/c").write_text("c")
+        (tree / "a").rename(tree / "z")
+        wait_for({"p/z": "22", "p/new/deep/b": "b", "p/new/deep/c": "c"})
+        (tree / "new/deep/b").unlink()
+        wait_for({"p/z": "22", "p/new/deep/c": "c"})
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 0, err
+        assert out.count("s3://mirror/p/z") == 1 and "following changes" in err, (out, err)
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_a_limited_rate(cli, s3, tmp_path):
