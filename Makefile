@@ -1,6 +1,6 @@
 # What people type. The work is in tools/ and CMakeLists.txt; `make help` lists it.
 .DEFAULT_GOAL := all
-.PHONY: all help deps demo check check-clients bench bench-guard s3-table soak plug fill lint format fuzz sim install clean clean-room check-aarch64
+.PHONY: all help deps demo check check-clients bench bench-guard s3-table soak plug fill lint format fuzz sim sim-cluster install clean clean-room check-aarch64
 
 SEEDS ?= 100
 T ?= 60
@@ -64,7 +64,10 @@ fuzz: ## T= seconds (60) of each fuzz target; FUZZ=name for one
 	@tools/fuzz.sh $(T) $(FUZZ)
 
 sim: ## simulated power cuts: SEEDS= how many (100), SEED= just that one
-	@tools/sim.sh $(SEEDS) $(SEED)
+	@tools/sim.sh 'sim_*' $(SEEDS) $(SEED)
+
+sim-cluster: ## simulated clusters: SEEDS= how many (100), SEED= just that one
+	@tools/sim.sh 'sim_cluster_*' $(SEEDS) $(SEED)
 
 install: all ## DESTDIR= PREFIX= (/usr/local)
 	@DESTDIR=$(DESTDIR) cmake --install build --prefix $(PREFIX)

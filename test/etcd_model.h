@@ -10,6 +10,9 @@
  *     m->doors[0].in = MODEL_HOLD;
  *     model_free(&m);
  *
+ * In a simulated cluster (rt/sim_cluster.h) it is a node of its own: model_door_open() at that node's address. What the store
+ * has outlives the worlds of that node, as etcd's disks do; only fibers of that node may use it.
+ *
  * Test programs only: what it does not expect stops the program.
  */
 #pragma once
@@ -504,26 +507,35 @@ model_handle(struct http_request *r, void *arg)
 
 /* ---- doors ---- */
 
-/* Opens the door if it is not there. */
-static inline const char *
-model_door(struct model *m, unsigned index)
+/* At this address, if it is not open. */
+static inline enum err
+model_door_open(struct model *m, unsigned index, const char *host, struct errbuf *eb)
 {
     struct model_door *d = &m->doors[index];
     struct http_handler h = {.handle = model_handle, .arg = d};
     struct http_server_options o = {.arena_bytes = MIB(16)};
-    struct errbuf eb = {{0}};
-    char host[16];
     uint16_t port;
+    enum err rc;
 
     assert(index < MODEL_DOORS);
     if (d->server != NULL)
-        return d->url;
+        return ERR_OK;
     d->model = m;
-    snprintf(host, sizeof host, "etcd-%u", index);
     snprintf(d->url, sizeof d->url, "http://%s:2379", host);
-    CHECK(http_server_new(&o, &h, &d->server, &eb) == ERR_OK);
-    CHECK(http_server_listen(d->server, host, 2379, NULL, &port, &eb) == ERR_OK);
-    return d->url;
+    rc = http_server_new(&o, &h, &d->server, eb);
+    return rc == ERR_OK ? http_server_listen(d->server, host, 2379, NULL, &port, eb) : rc;
+}
+
+/* Opens the door if it is not there. */
+static inline const char *
+model_door(struct model *m, unsigned index)
+{
+    struct errbuf eb = {{0}};
+    char host[16];
+
+    snprintf(host, sizeof host, "etcd-%u", index);
+    CHECK(model_door_open(m, index, host, &eb) == ERR_OK);
+    return m->doors[index].url;
 }
 
 /* The member behind it ends: all connections break, and none is accepted. model_door() starts it again. */
@@ -545,19 +557,28 @@ model_new(void)
     return m;
 }
 
+/* Without doors it needs no world. */
+static inline void
+model_drop(struct model **mp)
+{
+    struct model *m = *mp;
+
+    *mp = NULL;
+    while (m->count > 0)
+        model_forget(m, --m->count);
+    free(m->events);
+    free(m);
+}
+
 /* In the world in which it was made. May switch. */
 static inline void
 model_free(struct model **mp)
 {
     struct model *m = *mp;
 
-    *mp = NULL;
     m->stopping = true;
     rt_cond_broadcast(&m->changed);
     for (unsigned i = 0; i < MODEL_DOORS; i++)
         http_server_stop(&m->doors[i].server);
-    while (m->count > 0)
-        model_forget(m, --m->count);
-    free(m->events);
-    free(m);
+    model_drop(mp);
 }
