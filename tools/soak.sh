@@ -29,8 +29,9 @@ model() { # `make check` has one seed
     local seed
     for seed in $(seq "$RANDOM" 1000003 9000000); do FOREBAY_SEED=$seed build/dev/test/test_s3_model || return; done
 }
-flips() { # bits, blocks of zeros and cut ends over logs, index and state files of killed disks, half of them without their index
-    FOREBAY_ROUNDS=${ROUNDS:-300} FOREBAY_SEED=$from build/dev/test/test_suspects test_rounds_of_damage
+flips() { # bits, blocks of zeros and cut ends over logs, index and state files of killed disks: of one, and of one of three with two copies
+    FOREBAY_ROUNDS=${ROUNDS:-300} FOREBAY_SEED=$from build/dev/test/test_suspects test_rounds_of_damage &&
+        FOREBAY_ROUNDS=${ROUNDS:-300} FOREBAY_SEED=$from build/dev/test/test_flips_copies test_rounds_of_damage
 }
 points() { POINTS_NTH=3 tests points test/e2e/test_tier_points.py; }
 rot() { # bits and swapped blocks over segments and, few at a time, over the index; each other file in each way
@@ -71,7 +72,7 @@ run_part() {
 }
 builds_of() { # what must be built for a part: preset and targets
     case $1 in
-    points | model | together | flips) say "dev forebay test_s3_model test_suspects" ;;
+    points | model | together | flips) say "dev forebay test_s3_model test_suspects test_flips_copies" ;;
     storm | rot | cuts-* | plug | fill) say "rel forebay powercut" ;;
     sim_*) say "sim sim_tests" ;;
     esac

@@ -210,6 +210,19 @@ entry_on(struct disks *ds, const struct disks_key *k, unsigned i, struct entry *
     return rc;
 }
 
+/* A change of the key is lost on this slot, and entry_on() is ERR_CORRUPT: a copy of what the others have ends that. */
+static bool
+is_suspect_on(struct disks *ds, const struct disks_key *k, unsigned i)
+{
+    struct replica *d = replica_enter(ds, i);
+    bool suspect =
+        d != NULL && d->store != NULL && store_key_is_suspect(d->store, &k->at);
+
+    assert(i < atomic_load(&ds->slot_count));
+    replica_leave(d);
+    return suspect;
+}
+
 /* Copies the object to slot `to`, from any readable copy. */
 static enum err
 copy_from_any(struct disks *ds, const struct disks_key *k, const struct entry *best,
@@ -288,7 +301,8 @@ deliver_delete(struct disks *ds, const struct disks_key *k, const struct places 
         struct entry entry;
         enum err rc = entry_on(ds, k, p->at[i], &entry, eb);
 
-        if (rc == ERR_OK && !same_version(&entry.version, &best->version)) {
+        if ((rc == ERR_OK && !same_version(&entry.version, &best->version)) ||
+            (rc == ERR_CORRUPT && is_suspect_on(ds, k, p->at[i]))) {
             done->changed = true;
             rc = copy_tombstone(ds, k, best, p->at[i], eb);
         }
@@ -368,7 +382,8 @@ deliver_object(struct disks *ds, const struct disks_key *k, const struct places 
         struct entry entry;
         enum err rc = entry_on(ds, k, p->at[i], &entry, eb);
 
-        if (rc != ERR_OK && rc != ERR_NOT_FOUND)
+        if (rc != ERR_OK && rc != ERR_NOT_FOUND &&
+            !(rc == ERR_CORRUPT && is_suspect_on(ds, k, p->at[i])))
             return rc;
         if (rc == ERR_OK && same_version(&entry.version, &best->version) &&
             (damaged >> p->at[i] & 1) == 0)

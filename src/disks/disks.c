@@ -380,6 +380,15 @@ open_given(struct disks *ds, const struct disks_options *o, struct given *g, boo
     return rc;
 }
 
+static bool
+changes_are_lost(struct disks *ds)
+{
+    for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++)
+        if (ds->slots[i].at.store != NULL && store_list_lacks(ds->slots[i].at.store, 0))
+            return true;
+    return false;
+}
+
 static enum err
 open_all(struct disks *ds, const struct disks_options *o, struct given *g,
          struct errbuf *eb)
@@ -420,6 +429,9 @@ open_all(struct disks *ds, const struct disks_options *o, struct given *g,
         ds->control.membership.converged = true;
         ds->control.closed_well = true;
     }
+    if (changes_are_lost(
+            ds)) /* a pass makes the keys in question again from their other copies */
+        ds->control.closed_well = false;
     atomic_store(&ds->converged, ds->control.membership.converged && !came);
     atomic_store(&ds->guarded, !atomic_load(&ds->converged));
     missed_count(ds);

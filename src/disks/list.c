@@ -280,6 +280,33 @@ listing_incomplete(struct disks *ds, unsigned copies)
     return out > 0 && (out >= MAX(copies, 1u) || atomic_load(&ds->out_diverged));
 }
 
+/* Lists of disks on which changes are lost lack keys. With fewer such disks than copies another disk lists each of them,
+ * once every object is on all its disks. */
+static enum err
+lists_lack(struct disks *ds, uint64_t bucket, unsigned copies, struct errbuf *eb)
+{
+    unsigned lacking = 0;
+
+    for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++) {
+        struct replica *r = replica_enter(ds, i);
+
+        if (r != NULL && r->store != NULL)
+            lacking += store_list_lacks(r->store, bucket);
+        lacking += replica_state(&ds->slots[i]) == REPLICA_OUT;
+        replica_leave(r);
+    }
+    if (lacking == 0)
+        return ERR_OK;
+    if (lacking < MAX(copies, 1u) &&
+        atomic_load_explicit(&ds->converged, memory_order_acquire))
+        return ERR_OK;
+    return err_set(
+        eb, lacking < MAX(copies, 1u) ? ERR_UNAVAILABLE : ERR_CORRUPT,
+        "damaged: acknowledged changes of this bucket are lost on %u disks, and a "
+        "list may not have them; see forebay disk check",
+        lacking);
+}
+
 static enum err
 list_many(struct disks *ds, uint64_t bucket, unsigned copies, struct span after,
           bool inclusive, uint32_t max, struct arena *a, struct store_entry **out,
@@ -292,6 +319,9 @@ list_many(struct disks *ds, uint64_t bucket, unsigned copies, struct span after,
     *more = false;
     if (listing_incomplete(ds, copies))
         return err_unreachable(eb);
+    rc = lists_lack(ds, bucket, copies, eb);
+    if (rc != ERR_OK)
+        return rc;
     *out = arena_try(a, (max + 1) * sizeof **out);
     if (*out == NULL)
         return err_set(eb, ERR_BUSY, "no memory for a page of %u keys", max);

@@ -163,6 +163,31 @@ lookup_at_owner(struct disks *ds, const struct disks_key *k, struct entry *out,
     return rc == ERR_NOT_FOUND ? err_unreachable(eb) : ERR_UNAVAILABLE;
 }
 
+/* A change of the key is lost on some of its disks. Of a converged set the others have every acknowledged write, as
+ * object or as prepared version: if none of them knows the key, it is not there. */
+static bool
+is_absent_on_the_others(struct disks *ds, const struct disks_key *k)
+{
+    unsigned absent = 0, suspect = 0;
+    struct places p;
+
+    if (!atomic_load_explicit(&ds->converged, memory_order_acquire))
+        return false;
+    places_of(ds, k, &p);
+    for (unsigned i = 0; i < p.placed; i++) {
+        struct replica *d = replica_enter(ds, p.at[i]);
+        struct entry entry = {0};
+        enum err rc = replica_lookup_any(d, &k->at, &entry, NULL);
+
+        suspect += rc == ERR_CORRUPT && d->store != NULL &&
+                   store_key_is_suspect(d->store, &k->at);
+        absent += rc == ERR_NOT_FOUND && (entry.flags & ENTRY_PREPARED) == 0;
+        replica_leave(d);
+    }
+    return suspect > 0 && absent > 0 && absent + suspect == p.placed &&
+           atomic_load_explicit(&ds->converged, memory_order_acquire);
+}
+
 enum err
 disks_lookup(struct disks *ds, const struct disks_key *k, struct entry *out,
              struct errbuf *eb)
@@ -175,7 +200,8 @@ disks_lookup(struct disks *ds, const struct disks_key *k, struct entry *out,
             return rc;
     }
     rc = lookup_all(ds, k, out, eb);
-    if (rc == ERR_OK && (out->flags & ENTRY_TOMBSTONE) != 0)
+    if ((rc == ERR_OK && (out->flags & ENTRY_TOMBSTONE) != 0) ||
+        (rc == ERR_UNAVAILABLE && is_absent_on_the_others(ds, k)))
         return err_set(eb, ERR_NOT_FOUND, "the object was deleted");
     return rc;
 }

@@ -81,6 +81,12 @@ typedef enum err store_repair_fn(void *arg, const struct store_key *k,
 void store_on_damage(struct store *d, store_repair_fn *fn,
                      void *arg); /* set before the disk is served; NULL: none */
 
+/* ---- lost changes (index/suspect.h): any loop, no lock; they do not switch ---- */
+/* True if acknowledged changes are lost here, so that a list of the bucket may lack keys. Bucket 0: of any bucket. */
+bool store_list_lacks(const struct store *d, uint64_t bucket);
+/* True if a change of this key is lost, and the next change of it ends that. False if the whole disk is in doubt. */
+bool store_key_is_suspect(const struct store *d, const struct store_key *k);
+
 /* ---- check ---- */
 struct store_checked {
     uint64_t records; /* log records */

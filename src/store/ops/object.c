@@ -118,6 +118,23 @@ store_list(struct store *d, uint64_t bucket, struct span after, bool inclusive,
                         count, more, eb);
 }
 
+bool
+store_list_lacks(const struct store *d, uint64_t bucket)
+{
+    if (!suspects_any(d->suspects))
+        return false;
+    return bucket == 0 ||
+           suspects_verify_list(d->suspects, suspect_bucket(bucket), NULL) != ERR_OK;
+}
+
+bool
+store_key_is_suspect(const struct store *d, const struct store_key *k)
+{
+    assert(k->key.len > 0);
+    return suspects_any(d->suspects) && !d->suspects->all &&
+           suspects_has(d->suspects, run_key_hash(k->bucket, k->key));
+}
+
 enum err
 store_bucket_empty(struct store *d, uint64_t bucket, bool *empty, struct errbuf *eb)
 {

@@ -178,14 +178,14 @@ rig_delete(struct rig *g, const char *key, bool *existed)
     return disks_delete(g->ds, &k, STORE_NATIVE, NULL, existed, &g->eb);
 }
 
-/* Waits until every object lies where it should. */
+/* Waits until every object lies where it should, for so many tries of 10 ms. */
 static inline bool
-rig_converged(struct rig *g)
+rig_converged_within(struct rig *g, unsigned tries)
 {
     struct disks_status *st = xcalloc(1, sizeof *st);
     bool converged = false;
 
-    for (unsigned i = 0; i < PATIENCE_MS / 10 && !converged; i++) {
+    for (unsigned i = 0; i < tries && !converged; i++) {
         disks_status(g->ds, st);
         converged = st->converged && st->repairs == 0;
         if (!converged && rt_sleep_ms(10) != ERR_OK)
@@ -197,6 +197,12 @@ rig_converged(struct rig *g)
                 st->why);
     free(st);
     return converged;
+}
+
+static inline bool
+rig_converged(struct rig *g)
+{
+    return rig_converged_within(g, PATIENCE_MS / 10);
 }
 
 /* Objects on the disk at a path, whatever state it is in. */
