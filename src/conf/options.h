@@ -52,6 +52,8 @@
       "PEM file of the authorities that vouch for https:// addresses of etcd; unless set the system's") \
     X(OPT_AIS_TOKEN_KEY_FILE, "ais.token_key_file", TEXT, "", 0, 4095, "", START, \
       "a file of mode 0600 with the shared secret that signs bearer tokens (JWT, HS256) of AIS clients; unless set no token is taken") \
+    X(OPT_AIS_DOWNLOAD_PRIVATE, "ais.download_private", BOOL, "false", 0, 0, "", START, \
+      "downloads (/v1/download) may come from private and loopback addresses too, not from public ones alone") \
     X(OPT_CREDENTIALS, "credentials", TEXT, "", 0, 4095, "", LIVE, \
       "a file of more users in the form of AWS's shared credentials file, one profile each") \
     X(OPT_TLS_CERT, "tls.cert", TEXT, "", 0, 4095, "", LIVE, \

@@ -155,6 +155,8 @@ open_services(struct node *n)
                                 .map = n->map,
                                 .object = n->object,
                                 .disks = n->disks,
+                                .cloud = n->cloud,
+                                .download_private = n->o->download_private,
                                 .node = n->id.node,
                                 .epoch = n->id.starts};
     if (rc == ERR_OK)

@@ -74,8 +74,9 @@ struct node_options {
         advertise; /* "HOST:PORT" for AIS clients and other nodes; NULL: as they reach it */
     struct node_cluster_options cluster;
     const char *token_key_file; /* of the key of bearer tokens; NULL: none is taken */
-    uint64_t skew_s;    /* tolerated difference of a client's clock; 0: 15 minutes */
-    const char *region; /* NULL: us-east-1 */
+    bool download_private; /* downloads may come from addresses that are not public */
+    uint64_t skew_s;       /* tolerated difference of a client's clock; 0: 15 minutes */
+    const char *region;    /* NULL: us-east-1 */
     const char *const *domains;
     unsigned domain_count;
     bool bench_objects;

@@ -26,7 +26,7 @@ static const struct kind {
     {"archive", "archive", "archive", true, false},
     {"get-batch", "get-batch", NULL, true, false},
     {"list", "list", NULL, true, false},
-    {"download", "download", NULL, true, false},
+    {"download", "download", "download", true, false},
     {"blob-download", "blob-download", NULL, false, false},
     {"summary-bck", "summary", NULL, false, false},
     {"promote", "promote-files", NULL, false, false},
@@ -256,6 +256,8 @@ take_query(struct request *q, struct query_for *f)
     rc = ais_text(q, m, "id", &f->id);
     if (rc == ERR_OK && f->id[0] == '\0')
         rc = ais_text(q, m, "uuid", &f->id);
+    if (strncmp(f->id, AIS_DOWNLOAD_PREFIX, strlen(AIS_DOWNLOAD_PREFIX)) == 0)
+        f->id += strlen(AIS_DOWNLOAD_PREFIX);
     if (rc == ERR_OK)
         rc = ais_text(q, m, "kind", &f->kind);
     bucket = ais_member(m, "bck");

@@ -5,3 +5,16 @@
 /* Answers with the id of a job that is done already: what has no work here. */
 enum err ais_job_done(struct request *q, const char *kind, struct span provider,
                       struct span bucket);
+
+/* ---- multi.c ---- */
+/* The bucket that a job writes to, and the right to. `make`: a native one that is not there is created. On ERR_OK *out is one
+ * reference. */
+enum err ais_bucket_to_write(struct request *q, const struct ais_bucket *to, bool make,
+                             const struct map_bucket **out) MUST_CHECK;
+/* A template of any of the three forms, with braces. */
+void ais_put_template(struct span text, struct buf *out);
+
+/* ---- download.c ---- */
+#define AIS_DOWNLOAD_PREFIX "dnl-"
+/* The id of the job of a download, or of any other one. */
+struct span ais_download_job(const char *id);

@@ -79,6 +79,13 @@ put_format_template(struct span text, struct buf *out)
     return true;
 }
 
+void
+ais_put_template(struct span text, struct buf *out)
+{
+    if (!put_at_template(text, out) && !put_format_template(text, out))
+        buf_put_span(out, text);
+}
+
 /* A range, or a prefix. */
 static enum err
 selection_take_template(struct request *q, struct span text, struct selection *s)
@@ -91,8 +98,7 @@ selection_take_template(struct request *q, struct span text, struct selection *s
 
     if (span_is(text, "*"))
         text = (struct span){"", 0};
-    if (!put_at_template(text, &s->list) && !put_format_template(text, &s->list))
-        buf_put_span(&s->list, text);
+    ais_put_template(text, &s->list);
     if (s->list.len > 0)
         rc = brace_parse(buf_span(&s->list), a, &b, &eb);
     if (rc == ERR_OK && b != NULL)
@@ -213,14 +219,34 @@ ais_prefetch_many(struct request *q)
 
 /* ---- copies ---- */
 
-/* bck_to of the query, or tobck of the value. `make`: a native one that is not there is created. */
+enum err
+ais_bucket_to_write(struct request *q, const struct ais_bucket *to, bool make,
+                    const struct map_bucket **out)
+{
+    struct errbuf eb = {{0}};
+    enum err rc = caller_require(q, AUTH_WRITE, to->uname, (struct span){"", 0});
+
+    *out = NULL;
+    if (rc != ERR_OK)
+        return rc;
+    if (!make || map_bucket_find(map_now(q->api->options.map), to->uname) != NULL)
+        return ais_bucket_find(q, to, out);
+    if (to->provider != MAP_AIS || to->ns.len > 0 || to->elsewhere)
+        return ais_no_bucket(q, to);
+    rc = caller_require(q, AUTH_CREATE_BUCKET, to->uname, (struct span){"", 0});
+    if (rc != ERR_OK)
+        return rc;
+    rc = make_bucket(q, to->uname, NULL, NULL, out, &eb);
+    return rc == ERR_OK ? ERR_OK : ais_fault_from(q, rc, &eb);
+}
+
+/* bck_to of the query, or tobck of the value. */
 static enum err
 multi_target(struct request *q, bool make, const struct map_bucket **out)
 {
     struct span uname = query_get(&q->query, "bck_to"), rest;
     const json_t *json = ais_member(q->ais->value, "tobck");
     struct ais_bucket to;
-    struct errbuf eb = {{0}};
     enum err rc;
 
     *out = NULL;
@@ -230,19 +256,7 @@ multi_target(struct request *q, bool make, const struct map_bucket **out)
         rc = ais_bucket_json(q, json, &to);
     else
         return ais_fault(q, 400, NULL, "bck_to: the bucket to copy to is not named");
-    if (rc == ERR_OK)
-        rc = caller_require(q, AUTH_WRITE, to.uname, (struct span){"", 0});
-    if (rc != ERR_OK)
-        return rc;
-    if (!make || map_bucket_find(map_now(q->api->options.map), to.uname) != NULL)
-        return ais_bucket_find(q, &to, out);
-    if (to.provider != MAP_AIS || to.ns.len > 0 || to.elsewhere)
-        return ais_no_bucket(q, &to);
-    rc = caller_require(q, AUTH_CREATE_BUCKET, to.uname, (struct span){"", 0});
-    if (rc != ERR_OK)
-        return rc;
-    rc = make_bucket(q, to.uname, NULL, NULL, out, &eb);
-    return rc == ERR_OK ? ERR_OK : ais_fault_from(q, rc, &eb);
+    return rc == ERR_OK ? ais_bucket_to_write(q, &to, make, out) : rc;
 }
 
 /* {"jpg": "txt"}: "jpg:txt". A dot before a name may be written. */

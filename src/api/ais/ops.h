@@ -46,6 +46,9 @@ ais_operation ais_get_member, ais_get_matching, ais_put_member, ais_get_batch;
 /* jobs.c */
 ais_operation ais_job_status, ais_job_status_all, ais_jobs_running, ais_job_snapshots;
 ais_operation ais_job_start, ais_job_stop;
+/* download.c */
+ais_operation ais_download_start, ais_download_show, ais_download_abort,
+    ais_download_remove;
 /* multi.c */
 ais_operation ais_delete_many, ais_evict_many, ais_prefetch_many, ais_copy_many;
 ais_operation ais_copy_bucket, ais_archive_many, ais_bucket_upkeep;

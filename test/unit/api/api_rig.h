@@ -95,6 +95,7 @@ site_open_services(struct site *s)
         rc = object_start(&o, &s->object, &s->eb);
     a.object = s->object;
     j.object = s->object;
+    j.cloud = s->cloud;
     if (rc == ERR_OK)
         rc = job_start(&j, &s->jobs, &s->eb);
     a.jobs = s->jobs;
