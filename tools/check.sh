@@ -10,7 +10,7 @@ STAGES="house e2e units threads clang sim corpora fuzz guard"
 FUZZ_SECONDS=${FUZZ_SECONDS:-5} # for each target
 
 # What build_ahead makes, in this order; the words are those of the stages.
-AHEAD=("dev forebay" "rel forebay powercut httpload" "dev all tests" "tsan thread_tests" "clang forebay" "sim sim_tests" "fuzz fuzzers")
+AHEAD=("dev forebay" "rel forebay libforebay powercut httpload" "dev all tests" "tsan thread_tests" "clang forebay" "sim sim_tests" "fuzz fuzzers")
 
 logs=$root/build/check
 passed=0 failed=0
@@ -100,7 +100,7 @@ stage_fuzz() {
     [[ $last =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]] || return 1
     stage_passed=${BASH_REMATCH[1]} stage_failed=${BASH_REMATCH[2]}
 }
-stage_e2e() { build dev forebay && build rel forebay powercut httpload && pytest_of "$jobs" test/e2e; }
+stage_e2e() { build dev forebay && build rel forebay libforebay powercut httpload && pytest_of "$jobs" test/e2e; }
 
 stage_guard() { # instructions a request; says what they were held against
     build rel forebay || return 1

@@ -10,6 +10,7 @@
 
 /* X(rank, name) from outermost to innermost. */
 #define LOCK_TABLE(X)                                                                    \
+    X(LOCK_LIBRARY, "libforebay.connections")                                            \
     X(LOCK_START, "rt.start")                                                            \
     X(LOCK_WORKERS, "rt.workers")                                                        \
     X(LOCK_KEYS, "disks.keys")                                                           \

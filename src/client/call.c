@@ -60,8 +60,9 @@ static struct span
 host_of(const struct s3_client *c, const struct s3_call_spec *o, struct arena *a)
 {
     if (c->virtual_host && o->bucket.len > 0)
-        return span_of(arena_printf(a, "%.*s.%s", SPAN_ARG(o->bucket), c->host_header));
-    return span_of(c->host_header);
+        return span_of(
+            arena_printf(a, "%.*s.%s", SPAN_ARG(o->bucket), c->at.host_header));
+    return span_of(c->at.host_header);
 }
 
 /* The caller's headers and those of the signature. The http room sends Host, but it is signed. */
@@ -87,7 +88,7 @@ sign_call(struct s3_client *c, const struct s3_call_spec *o, struct span path,
                                     .token = span_of(c->credentials.session_token),
                                     .region = span_of(c->region)};
         struct sigv4_request req = {
-            .method = span_of(o->method), .path = path, .tls = c->is_tls};
+            .method = span_of(o->method), .path = path, .tls = c->at.tls};
 
         h[n] = (struct field){SPAN("host"), host};
         req.headers = (struct fields){h, n + 1};
@@ -109,9 +110,9 @@ call_begin(struct s3_client *c, const struct s3_call_spec *o, struct s3_call **o
            struct errbuf *eb)
 {
     struct s3_call *call = xcalloc(1, sizeof *call);
-    struct http_call_request req = {.host = c->host,
-                                    .port = c->port,
-                                    .tls = c->is_tls,
+    struct http_call_request req = {.host = c->at.host,
+                                    .port = c->at.port,
+                                    .tls = c->at.tls,
                                     .method = o->method,
                                     .length = o->length,
                                     .expect_continue = o->expect,
@@ -182,72 +183,6 @@ call_document(struct s3_call *call, size_t limit, struct arena *a, struct span *
     return rc;
 }
 
-static const struct {
-    const char *code;
-    enum err err;
-} known[] = {
-    {"NoSuchKey", ERR_NOT_FOUND},
-    {"NoSuchBucket", ERR_NO_BUCKET},
-    {"NoSuchUpload", ERR_NO_UPLOAD},
-    {"AccessDenied", ERR_DENIED},
-    {"QuotaExceeded", ERR_QUOTA},
-    {"BucketNotEmpty", ERR_NOT_EMPTY},
-    {"BucketAlreadyExists", ERR_EXISTS},
-    {"BucketAlreadyOwnedByYou", ERR_EXISTS},
-    {"PreconditionFailed", ERR_PRECONDITION},
-    {"SlowDown", ERR_BUSY},
-    {"BadDigest", ERR_BAD_DIGEST},
-    {"InvalidRange", ERR_RANGE},
-    {"EntityTooLarge", ERR_TOO_LARGE},
-    {"NotImplemented", ERR_NOT_IMPLEMENTED},
-};
-
-static enum err
-err_of(int status, const char *code)
-{
-    for (size_t i = 0; i < ARRAY_LEN(known); i++)
-        if (strcmp(known[i].code, code) == 0)
-            return known[i].err;
-    switch (status) {
-    case 304:
-        return ERR_NOT_MODIFIED;
-    case 401:
-    case 403:
-        return ERR_DENIED;
-    case 404:
-        return ERR_NOT_FOUND;
-    case 408:
-        return ERR_TIMEOUT;
-    case 409:
-        return ERR_EXISTS;
-    case 412:
-        return ERR_PRECONDITION;
-    case 413:
-        return ERR_TOO_LARGE;
-    case 416:
-        return ERR_RANGE;
-    case 429:
-    case 503:
-        return ERR_BUSY;
-    case 501:
-        return ERR_NOT_IMPLEMENTED;
-    case 507:
-        return ERR_NO_SPACE;
-    default:
-        /* Redirects are not followed: credentials are for the given host only. */
-        return status >= 500 || status < 400 ? ERR_BACKEND : ERR_BAD_REQUEST;
-    }
-}
-
-static bool
-worth_repeating(int status, const char *code)
-{
-    return status >= 500
-               ? status != 501
-               : status == 429 || status == 408 || strcmp(code, "RequestTimeout") == 0 ||
-                     strcmp(code, "SlowDown") == 0 || strcmp(code, "InternalError") == 0;
-}
-
 /* Servers that reject a name mention neither the name nor the limit. */
 static bool
 say_what_is_wrong(const struct s3_call_spec *o, const struct s3_failure *f, enum err rc,
@@ -281,8 +216,8 @@ error_of_document(struct span doc, int status, const struct s3_call_spec *o,
     f->status = status;
     if (s3xml_error_parse(doc, a, &e, NULL) == ERR_OK && e.code.len < sizeof f->code)
         memcpy(f->code, e.code.at, e.code.len);
-    f->retry = worth_repeating(status == 200 ? 500 : status, f->code);
-    rc = err_of(status == 200 ? 500 : status, f->code);
+    f->retry = failure_may_pass(status == 200 ? 500 : status, f->code);
+    rc = failure_code(status == 200 ? 500 : status, f->code);
     if (say_what_is_wrong(o, f, rc, eb)) {
         arena_free(&a);
         return rc;
@@ -394,7 +329,7 @@ s3_presign(struct s3_client *c, const char *method, struct span bucket, struct s
                                 .secret = span_of(c->credentials.secret_key),
                                 .token = span_of(c->credentials.session_token),
                                 .region = span_of(c->region)};
-    struct sigv4_request req = {.method = span_of(method), .tls = c->is_tls};
+    struct sigv4_request req = {.method = span_of(method), .tls = c->at.tls};
     struct span host = host_of(c, &o, a), target, query;
     struct field header = {SPAN("host"), host};
     enum err rc;
@@ -415,7 +350,7 @@ s3_presign(struct s3_client *c, const char *method, struct span bucket, struct s
                        &query);
     if (rc != ERR_OK)
         return err_set(eb, rc, "the URL is too long to sign");
-    *url = span_of(arena_printf(a, "http%s://%.*s%.*s?%.*s", c->is_tls ? "s" : "",
+    *url = span_of(arena_printf(a, "http%s://%.*s%.*s?%.*s", c->at.tls ? "s" : "",
                                 SPAN_ARG(host), SPAN_ARG(req.path), SPAN_ARG(query)));
     return ERR_OK;
 }

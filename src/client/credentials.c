@@ -1,5 +1,6 @@
 /* credentials: finds keys as AWS tools do, without the network: environment, then profile files. identity.c covers
  * what needs the network (assumed roles, instance metadata). Blocking file reads: set-up and CLI only. */
+#include <openssl/crypto.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,4 +70,22 @@ s3_credentials_chain(const char *profile, struct s3_credentials *out, char **reg
     free(from_region);
     aws_profile_fini(&f);
     return rc;
+}
+
+static void
+wipe(char **s)
+{
+    if (*s != NULL) {
+        OPENSSL_cleanse(*s, strlen(*s));
+        free(*s);
+        *s = NULL;
+    }
+}
+
+void
+s3_credentials_fini(struct s3_credentials *c)
+{
+    wipe(&c->access_key);
+    wipe(&c->secret_key);
+    wipe(&c->session_token);
 }

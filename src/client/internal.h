@@ -1,5 +1,7 @@
 /* internal: what the files of the client room share. */
 #pragma once
+#include "client/endpoint.h"
+#include "client/failure.h"
 #include "client/s3.h"
 #include "http/client.h"
 #include "wire/query.h"
@@ -10,10 +12,8 @@
 struct s3_client {
     struct http_client *http;
     struct tls_context *tls;
-    char *host;        /* without port */
-    char *host_header; /* with the port, unless it is the scheme's default */
-    uint16_t port;
-    bool is_tls, virtual_host, anonymous, plain, requester_pays, latest;
+    struct s3_endpoint at;
+    bool virtual_host, anonymous, plain, requester_pays, latest;
     char *region;
     struct s3_credentials credentials; /* owned, wiped */
     struct sigv4_cache **keys;         /* one a loop */

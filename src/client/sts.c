@@ -52,7 +52,7 @@ endpoint_parse(const char *url, char **host, uint16_t *port, bool *tls, const ch
 /* ---- the request ---- */
 
 static void
-put_pair(struct buf *out, const char *name, struct span value)
+put_form_pair(struct buf *out, const char *name, struct span value)
 {
     buf_printf(out, "%s%s=", out->len > 0 ? "&" : "", name);
     uri_encode(out, value, false);
@@ -63,14 +63,15 @@ put_body(const struct sts_request *ask, struct buf *out)
 {
     bool web = ask->web_token.len > 0;
 
-    put_pair(out, "Action", web ? SPAN("AssumeRoleWithWebIdentity") : SPAN("AssumeRole"));
-    put_pair(out, "Version", SPAN("2011-06-15"));
-    put_pair(out, "RoleArn", span_of(ask->role_arn));
-    put_pair(out, "RoleSessionName", span_of(ask->session_name));
+    put_form_pair(out, "Action",
+                  web ? SPAN("AssumeRoleWithWebIdentity") : SPAN("AssumeRole"));
+    put_form_pair(out, "Version", SPAN("2011-06-15"));
+    put_form_pair(out, "RoleArn", span_of(ask->role_arn));
+    put_form_pair(out, "RoleSessionName", span_of(ask->session_name));
     if (ask->external_id != NULL)
-        put_pair(out, "ExternalId", span_of(ask->external_id));
+        put_form_pair(out, "ExternalId", span_of(ask->external_id));
     if (web)
-        put_pair(out, "WebIdentityToken", ask->web_token);
+        put_form_pair(out, "WebIdentityToken", ask->web_token);
 }
 
 /* SigV4 for the service "sts", for one form of request only: a POST of a form to "/". */
