@@ -1,6 +1,6 @@
 # What people type. The work is in tools/ and CMakeLists.txt; `make help` lists it.
 .DEFAULT_GOAL := all
-.PHONY: all help deps demo check check-clients bench bench-guard s3-table soak plug fill lint format fuzz sim sim-cluster install clean clean-room check-aarch64
+.PHONY: all help deps demo wheel check check-clients bench bench-guard s3-table soak plug fill lint format fuzz sim sim-cluster install clean clean-room check-aarch64
 
 SEEDS ?= 100
 T ?= 60
@@ -71,6 +71,10 @@ sim-cluster: ## simulated clusters: SEEDS= how many (100), SEED= just that one
 
 install: all ## DESTDIR= PREFIX= (/usr/local)
 	@DESTDIR=$(DESTDIR) cmake --install build --prefix $(PREFIX)
+
+wheel: ## the Python package, with libforebay in it: build/wheel/*.whl
+	@tools/build.sh rel libforebay
+	@python3 python/build_backend.py build/wheel
 
 clean-room: ## `make demo` and `make check` in a fresh Debian chroot (root)
 	@tools/clean-room.sh
