@@ -212,6 +212,21 @@ hash_hmac_sha256(const void *key, size_t key_len, const void *data, size_t len,
     hash_wipe(&k, sizeof k);
 }
 
+void
+hash_hkdf_sha256(const void *secret, size_t secret_len, const void *salt, size_t salt_len,
+                 const char *label, unsigned char out[32])
+{
+    unsigned char extracted[32], info[65];
+    size_t len = strlen(label);
+
+    assert(len < sizeof info);
+    hash_hmac_sha256(salt, salt_len, secret, secret_len, extracted);
+    memcpy(info, label, len);
+    info[len] = 1; /* the first and only block */
+    hash_hmac_sha256(extracted, sizeof extracted, info, len + 1, out);
+    hash_wipe(extracted, sizeof extracted);
+}
+
 bool
 hash_same_secret(const void *a, const void *b, size_t len)
 {

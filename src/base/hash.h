@@ -50,7 +50,10 @@ size_t digest_oneshot(enum digest_kind kind, const void *data, size_t len,
 /* HMAC-SHA256. */
 void hash_hmac_sha256(const void *key, size_t key_len, const void *data, size_t len,
                       unsigned char out[32]);
-/* The same with a key that is used often: half the work is done once. Plain data, but
+/* HKDF with HMAC-SHA256 (RFC 5869), 32 bytes: one key for each `label` out of a secret. */
+void hash_hkdf_sha256(const void *secret, size_t secret_len, const void *salt,
+                      size_t salt_len, const char *label, unsigned char out[32]);
+/* HMAC-SHA256 with a key that is used often: half the work is done once. Plain data, but
  * secret: wipe it. */
 struct hmac_key {
     uint32_t inner[8], outer[8]; /* SHA-256 states after the padded key */

@@ -81,7 +81,7 @@ call_attach(struct http_call *k, bool fresh, struct errbuf *eb)
     rc = pool_acquire(k->pool, &k->req, fresh, k->by, &k->conn, &reused, eb);
     if (rc == ERR_OK && k->req.connected != NULL)
         *k->req.connected = true;
-    k->may_repeat = rc == ERR_OK && reused && is_idempotent(k->method);
+    k->may_repeat = rc == ERR_OK && reused && is_idempotent(k->method) && !k->req.once;
     return rc;
 }
 

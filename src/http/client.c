@@ -7,6 +7,7 @@
 #include "http/loops.h"
 #include "http/pool.h"
 #include "http/tunnel.h"
+#include "rt/frames.h"
 
 enum err
 http_client_new(const struct http_client_options *o, struct http_client **out,
@@ -220,13 +221,15 @@ connect_new(struct pool *p, struct pool_host *h, struct deadline by, struct stre
     else
         rc = rt_connect_within(h->name, h->port, o->refuse, by, out,
                                eb); /* its sentence says where to */
-    if (rc != ERR_OK || h->tls_name == NULL)
-        return rc;
-    rc = rt_tls_connect(o->tls, *out, h->tls_name, by, eb);
-    if (rc != ERR_OK) {
-        rt_stream_close(out);
-        err_prefix(eb, "TLS with %s:%u", h->name, h->port);
+    if (rc == ERR_OK && h->tls_name != NULL) {
+        rc = rt_tls_connect(o->tls, *out, h->tls_name, by, eb);
+        if (rc != ERR_OK) {
+            rt_stream_close(out);
+            err_prefix(eb, "TLS with %s:%u", h->name, h->port);
+        }
     }
+    if (rc == ERR_OK && o->frames)
+        rt_frames_begin(*out);
     return rc;
 }
 

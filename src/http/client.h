@@ -31,7 +31,8 @@ struct http_call;
 /* 0 stands for the default in brackets. */
 struct http_client_options {
     struct tls_context
-        *tls; /* borrowed; for calls with `tls`; NULL: such calls are refused */
+        *tls;    /* borrowed; for calls with `tls`; NULL: such calls are refused */
+    bool frames; /* checked frames over each connection (rt/frames.h) */
     uint32_t
         per_host_max; /* [64] connections to one (host, port, tls) a loop; further calls wait */
     uint32_t
@@ -72,6 +73,7 @@ struct http_call_request {
         expect_continue; /* the client sends the body after 100 Continue; a final status ends the sending */
     bool fresh;  /* never a pooled connection */
     bool direct; /* never through a proxy */
+    bool once;   /* never sent again, whatever the method */
     bool *
         connected; /* NULL, or set to true before the first byte of the request may leave; borrowed until http_call_begin() returns */
     struct deadline by; /* of the whole call; {0} stands for DEADLINE_NEVER */

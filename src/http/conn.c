@@ -15,6 +15,7 @@
 #include <endian.h>
 
 #include "http/internal.h"
+#include "rt/frames.h"
 
 /* Pipelined requests answered before the fiber yields to others of the loop. */
 #define TURN_REQUESTS 16
@@ -203,6 +204,21 @@ conn_begin_request(struct http_conn *c, uint64_t now_ns)
     w->tried = false;
     body_begin(c);
     reply_begin(c);
+}
+
+void
+http_request_pass_on(struct http_request *r, const char *id, const char *peer,
+                     bool is_loopback, bool is_tls)
+{
+    struct work *w = r->conn->work;
+
+    assert(r == &w->request);
+    assert(w->reply.state == REPLY_NONE);
+    assert(strlen(id) == 16);
+    memcpy(w->id, id, 16);
+    r->peer = peer;
+    r->is_loopback = is_loopback;
+    r->is_tls = is_tls;
 }
 
 /* ---- requests ---- */
@@ -452,14 +468,17 @@ conn_on_ready(void *arg, enum err why)
     }
     if (!c->greeted) {
         admit_head_begin(c);
-        c->greeted = rt_tls_accept(o->tls, c->stream, deadline_in_ms(o->header_ms),
-                                   NULL) == ERR_OK;
+        c->greeted =
+            o->tls == NULL || rt_tls_accept(o->tls, c->stream,
+                                            deadline_in_ms(o->header_ms), NULL) == ERR_OK;
         admit_head_over(c);
         if (!c->greeted) {
             metric_add(M_REQUESTS_BAD, REJECTED_FRAMING, 1);
             conn_finish(c);
             return;
         }
+        if (o->frames)
+            rt_frames_begin(c->stream);
     }
     if (conn_serve(c))
         park(c);
@@ -504,7 +523,7 @@ conn_accepted(struct stream *s, void *server)
         .server = srv,
         .loop = l,
         .stream = s,
-        .greeted = srv->options.tls == NULL,
+        .greeted = srv->options.tls == NULL && !srv->options.frames,
         .over_limit = over_limit,
         .is_counted = is_counted,
         .address = address,

@@ -74,6 +74,7 @@ struct http_handler {
 /* 0 stands for the default in brackets. */
 struct http_server_options {
     struct tls_context *tls;  /* borrowed; NULL: plain */
+    bool frames;              /* checked frames over it (rt/frames.h) */
     uint32_t connections_max; /* [65,536] beyond: 503; far beyond: closed */
     uint32_t
         peer_max; /* [a quarter of them] of one address, or /64 of IPv6; likewise. Not of loopback, unless ... */
@@ -123,6 +124,11 @@ struct http_server_stats {
 };
 /* Sums over loops; exact only on an idle server. */
 void http_server_stats(const struct http_server *s, struct http_server_stats *out);
+
+/* For a request that another node passes on: it has the id, the client's address and the client's kind of connection as that
+ * node saw them. `id`: 16 hex digits; `peer` must outlive the request. Before anything is answered. */
+void http_request_pass_on(struct http_request *r, const char *id, const char *peer,
+                          bool is_loopback, bool is_tls);
 
 /* ---- the body of the request ---- */
 /* Its length, HTTP_CHUNKED, or 0 without one. */

@@ -10,7 +10,7 @@
  * another protocol version, a request for another node, an epoch older than its map's (421, with its own epoch). A newer one
  * makes it fetch the map first.
  *
- * Fibers: start, listen and stop on loop 0; calls on any loop. On the wire: docs/formats.md, section "peer head".
+ * Fibers: start, listen and stop on loop 0; calls on any loop. On the wire: docs/formats.md, section 14.
  */
 #pragma once
 #include "http/client.h"

@@ -77,7 +77,8 @@ struct stream_ops {
     void (*destroy)(struct stream *s);
 };
 
-/* A layer over the bytes (TLS). Same contracts as rt_recv and so on; uses stream_recv_raw() and the like. */
+/* A layer over the bytes: TLS, or checked frames, which have their bytes from TLS where there is TLS. Same contracts as rt_recv and so on; the lowest one uses
+ * stream_recv_raw() and the like. */
 struct stream_layer {
     enum err (*recv)(struct stream *s, void *buf, size_t len, struct deadline by,
                      size_t *n, struct errbuf *eb);
@@ -86,7 +87,7 @@ struct stream_layer {
     enum err (*send_end)(struct stream *s, struct deadline by);
     bool (*has_bytes)(
         const struct stream *s);       /* plain text is ready without asking the socket */
-    void (*destroy)(struct stream *s); /* frees s->layer_data */
+    void (*destroy)(struct stream *s); /* frees s->tls or s->layer_data */
 };
 
 struct listener_ops {

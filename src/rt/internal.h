@@ -230,7 +230,8 @@ enum {
 struct stream {
     const struct stream_ops *ops;
     const struct stream_layer *layer; /* NULL: plain */
-    void *layer_data;
+    void *layer_data;                 /* of checked frames (frames.c) */
+    void *tls;                        /* of TLS, below them */
     struct loop *loop;
     struct fiber *receiver, *sender; /* waiting for an edge */
     /* False after -EAGAIN or a short read, until the next edge. */

@@ -373,7 +373,7 @@ rt_stream_is_loopback(const struct stream *s)
 bool
 rt_stream_is_tls(const struct stream *s)
 {
-    return s->layer != NULL;
+    return s->tls != NULL;
 }
 
 void

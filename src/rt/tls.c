@@ -287,7 +287,7 @@ static enum err
 tls_recv(struct stream *s, void *buf, size_t len, struct deadline by, size_t *n,
          struct errbuf *eb)
 {
-    struct tls *t = s->layer_data;
+    struct tls *t = s->tls;
     enum err rc;
 
     *n = 0;
@@ -368,7 +368,7 @@ static enum err
 tls_sendv(struct stream *s, struct iovec *iov, int count, struct deadline by,
           struct errbuf *eb)
 {
-    struct tls *t = s->layer_data;
+    struct tls *t = s->tls;
     size_t since_yield = 0;
     enum err rc;
 
@@ -390,7 +390,7 @@ tls_sendv(struct stream *s, struct iovec *iov, int count, struct deadline by,
 static enum err
 tls_send_end(struct stream *s, struct deadline by)
 {
-    struct tls *t = s->layer_data;
+    struct tls *t = s->tls;
     enum err rc;
 
     if (t->failed != ERR_OK)
@@ -417,7 +417,7 @@ tls_send_end(struct stream *s, struct deadline by)
 static bool
 tls_has_bytes(const struct stream *s)
 {
-    const struct tls *t = s->layer_data;
+    const struct tls *t = s->tls;
 
     return t->failed != ERR_OK || t->clean_end || t->raw_end || t->in != NULL ||
            SSL_has_pending(t->ssl);
@@ -427,7 +427,7 @@ tls_has_bytes(const struct stream *s)
 static void
 tls_destroy(struct stream *s)
 {
-    struct tls *t = s->layer_data;
+    struct tls *t = s->tls;
 
     if (t == NULL)
         return;
@@ -437,7 +437,7 @@ tls_destroy(struct stream *s)
     free(t->in);
     free(t->out);
     free(t);
-    s->layer_data = NULL;
+    s->tls = NULL;
 }
 
 static const struct stream_layer layer = {
@@ -458,7 +458,7 @@ tls_wrap(struct tls_context *c, struct stream *s)
     BIO *bio = BIO_new(bio_method());
 
     assert(s->layer == NULL);
-    assert(s->layer_data == NULL);
+    assert(s->tls == NULL);
     assert(!s->parked);
     t->stream = s;
     rt_cond_init(&t->flushed);
@@ -470,7 +470,7 @@ tls_wrap(struct tls_context *c, struct stream *s)
     BIO_set_init(bio, 1);
     SSL_set_bio(t->ssl, bio, bio);
     s->layer = &layer;
-    s->layer_data = t;
+    s->tls = t;
     return t;
 }
 

@@ -37,6 +37,16 @@ bool tls_server_is_stale(const struct tls_context *c);
 /* When the certificate ends, seconds since 1970. Any loop. */
 int64_t tls_server_ends_s(const struct tls_context *c);
 
+/* Both ends of connections between members of a group that share a secret. The authority's private key is that secret (an
+ * Ed25519 key); each member issues itself a certificate for `name`, without an end. Both ends require one of this authority.
+ * TLS 1.3 only; no session is resumed. ERR_INTERNAL: OpenSSL refuses, with its reason. */
+struct tls_group_options {
+    const unsigned char *authority; /* 32 bytes, secret */
+    const char *name;               /* as rt_tls_connect() of others names this one */
+};
+enum err tls_group_new(const struct tls_group_options *o, struct tls_context **server,
+                       struct tls_context **client, struct errbuf *eb) MUST_CHECK;
+
 /* May switch; at most a few handshakes per turn of the loop, the others yield. `host`: the name or address that the
  * certificate must carry; a name is sent as SNI. ERR_DENIED: the peer's certificate is refused. ERR_CLOSED: the peer
  * has no TLS version or cipher in common. */

@@ -51,9 +51,8 @@ new_ssl_ctx(bool server)
     return x;
 }
 
-/* Moves what one side wrote to the other; both are memory BIOs. */
-static void
-tls_bio_refuse(SSL *from, SSL *to)
+void
+tls_memory_move(SSL *from, SSL *to)
 {
     char *at;
     long len = BIO_get_mem_data(SSL_get_wbio(from), &at);
@@ -63,8 +62,8 @@ tls_bio_refuse(SSL *from, SSL *to)
     (void)BIO_reset(SSL_get_wbio(from));
 }
 
-static SSL *
-new_memory_ssl(SSL_CTX *x)
+SSL *
+tls_memory_new(SSL_CTX *x)
 {
     SSL *ssl = SSL_new(x);
     BIO *in = BIO_new(BIO_s_mem()), *out = BIO_new(BIO_s_mem());
@@ -82,7 +81,7 @@ static bool
 tls_warm_up(SSL_CTX *x, bool server)
 {
     SSL_CTX *peer_ctx = server ? new_ssl_ctx(false) : NULL;
-    SSL *ssl = new_memory_ssl(x), *peer = server ? new_memory_ssl(peer_ctx) : NULL;
+    SSL *ssl = tls_memory_new(x), *peer = server ? tls_memory_new(peer_ctx) : NULL;
     bool ok = !server;
 
     if (server) {
@@ -90,9 +89,9 @@ tls_warm_up(SSL_CTX *x, bool server)
         SSL_set_connect_state(peer);
         for (int i = 0; i < 4 && !ok; i++) {
             (void)SSL_do_handshake(peer);
-            tls_bio_refuse(peer, ssl);
+            tls_memory_move(peer, ssl);
             ok = SSL_do_handshake(ssl) == 1;
-            tls_bio_refuse(ssl, peer);
+            tls_memory_move(ssl, peer);
         }
     } else {
         SSL_set_connect_state(ssl);
@@ -106,8 +105,8 @@ tls_warm_up(SSL_CTX *x, bool server)
     return ok;
 }
 
-static struct tls_context *
-new_context(bool server)
+struct tls_context *
+tls_context_new(bool server)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     struct tls_context *c = xcalloc(1, sizeof *c);
@@ -172,7 +171,7 @@ enum err
 tls_server_new(const struct tls_server_options *o, struct tls_context **out,
                struct errbuf *eb)
 {
-    struct tls_context *c = new_context(true);
+    struct tls_context *c = tls_context_new(true);
     SSL_CTX *x = atomic_load(&c->ssl_ctx);
     enum err rc = ERR_OK;
 
@@ -260,7 +259,7 @@ enum err
 tls_client_new(const struct tls_client_options *o, struct tls_context **out,
                struct errbuf *eb)
 {
-    struct tls_context *c = new_context(false);
+    struct tls_context *c = tls_context_new(false);
     SSL_CTX *x = atomic_load(&c->ssl_ctx);
     enum err rc = ERR_OK;
 

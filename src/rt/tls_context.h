@@ -21,5 +21,10 @@ struct tls_context {
 
 /* Names the server that is wanted: verified, and sent as SNI unless it is an address. */
 bool tls_expect_host(SSL *ssl, const char *host);
+/* A context without certificates: versions, ciphers, groups. */
+struct tls_context *tls_context_new(bool server);
+/* Moves what one side wrote to the other; both are memory BIOs. */
+void tls_memory_move(SSL *from, SSL *to);
+SSL *tls_memory_new(SSL_CTX *x);
 /* Makes what is made once in a process; called with the first context. */
 void tls_prepare(void);
