@@ -1,5 +1,6 @@
 #include "api/api.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 #include "api/ais/xact.h"
 #include "api/inline_get.h"
 #include "api/internal.h"
+#include "api/relay.h"
 #include "api/response_cache.h"
 #include "api/signature_cache.h"
 #include "api/trace.h"
@@ -120,16 +122,15 @@ api_set_access_log(struct api *a, bool on)
     atomic_store(&a->access_log, on);
 }
 
+/* `from` NULL: a client's own request. */
 static void
-api_handle(struct http_request *http, void *arg)
+api_serve(struct api *a, struct http_request *http, const struct peer_head *from)
 {
-    struct request *q;
+    struct request *q = arena_alloc(http->arena, sizeof *q); /* zeros */
     enum err rc;
 
-    if (!http->tried && inline_get_cached(arg, http))
-        return;
-    q = arena_alloc(http->arena, sizeof *q); /* zeros */
-    q->api = arg;
+    q->api = a;
+    q->from = from;
     q->http = http;
     q->arena = http->arena;
     q->op = OP_other;
@@ -158,6 +159,20 @@ api_handle(struct http_request *http, void *arg)
 }
 
 static void
+api_handle(struct http_request *http, void *arg)
+{
+    if (http->tried || !inline_get_cached(arg, http))
+        api_serve(arg, http, NULL);
+}
+
+static void
+api_handle_peer(struct http_request *http, const struct peer_head *head, void *arg)
+{
+    if ((head->flags & PEER_TRUSTED) != 0 || !inline_get_cached(arg, http))
+        api_serve(arg, http, head);
+}
+
+static void
 api_prefetch(struct http_request *http, unsigned step, void *arg)
 {
     response_cache_prefetch(arg, http, step);
@@ -172,12 +187,23 @@ api_try_inline(struct http_request *http, void *arg)
 static void
 log_access(const struct http_request *http, const struct http_done *d)
 {
-    LOG(LOG_INFO, "http.request", "answered", L_TEXT("id", http->id),
-        L_TEXT("peer", http->peer), L_SPAN("method", http->head->method_text),
-        L_SPAN("path", http->head->path), L_I64("status", d->status),
-        L_U64("in", d->bytes_in), L_U64("out", d->bytes_out),
-        L_U64("first_byte_us", d->first_byte_ns / 1000),
-        L_U64("us", d->duration_ns / 1000));
+    const struct request *q = http->user;
+    struct log_field all[12] = {L_TEXT("id", http->id),
+                                L_TEXT("peer", http->peer),
+                                L_SPAN("method", http->head->method_text),
+                                L_SPAN("path", http->head->path),
+                                L_I64("status", d->status),
+                                L_U64("in", d->bytes_in),
+                                L_U64("out", d->bytes_out),
+                                L_U64("first_byte_us", d->first_byte_ns / 1000),
+                                L_U64("us", d->duration_ns / 1000)};
+    unsigned count = 9;
+
+    if (q != NULL && q->from != NULL)
+        all[count++] = L_U64("gateway", q->from->from);
+    if (q != NULL && q->relayed_to != 0)
+        all[count++] = L_U64("owner", q->relayed_to);
+    log_event(LOG_INFO, "http.request", "answered", all, count);
 }
 
 static void
@@ -254,4 +280,38 @@ api_handler(struct api *a, struct http_handler *out)
                                  .error_body = error_body,
                                  .is_vital = is_vital,
                                  .arg = a};
+    if (a->options.nodes != NULL)
+        out->may_answer = relay_may_answer;
+}
+
+static uint64_t
+api_epoch(void *arg)
+{
+    return nodes_epoch(((struct api *)arg)->options.nodes);
+}
+
+static enum err
+api_catch_up(void *arg, uint64_t epoch, struct errbuf *eb)
+{
+    return nodes_catch_up(((struct api *)arg)->options.nodes, epoch, eb);
+}
+
+void
+api_peer_handler(struct api *a, struct peer_options *out)
+{
+    assert(a->options.nodes != NULL);
+    out->handle = api_handle_peer;
+    out->handler = (struct http_handler){.may_answer = relay_may_answer,
+                                         .on_done = api_on_done,
+                                         .error_body = error_body,
+                                         .arg = a};
+    out->epoch = api_epoch;
+    out->catch_up = api_catch_up;
+    out->arg = a;
+}
+
+void
+api_set_peers(struct api *a, struct peers *p)
+{
+    a->peers = p;
 }

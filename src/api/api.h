@@ -12,7 +12,9 @@
 #include "job/job.h"
 #include "map/map.h"
 #include "members/members.h"
+#include "nodes/nodes.h"
 #include "object/object.h"
+#include "peer/peer.h"
 #include "wire/sigv4.h"
 
 #define API_DOMAINS_MAX 16
@@ -46,6 +48,7 @@ struct api_options {
     struct members *members; /* borrowed; NULL: this node is alone */
     /* "HOST:PORT" by which AIS clients reach this node; NULL: as they just did. */
     const char *advertise;
+    struct nodes *nodes;   /* borrowed; NULL: this node is alone */
     struct span token_key; /* signs bearer tokens of the AIS API; empty: none is taken */
 };
 struct api; /* one for all loops */
@@ -55,6 +58,10 @@ enum err api_new(const struct api_options *o, struct api **out,
 void api_free(struct api **ap);
 /* Fills the callbacks of a server; `a` must outlive it. */
 void api_handler(struct api *a, struct http_handler *out);
+/* Of a cluster: fills what serves requests of other nodes; `arg` is the api's. */
+void api_peer_handler(struct api *a, struct peer_options *out);
+/* By which it passes requests on; borrowed, until api_free(). After peer_start(), before a client's request. */
+void api_set_peers(struct api *a, struct peers *p);
 /* Sets the answer of /_/readyz; false from the start of a drain. */
 void api_set_ready(struct api *a, bool ready);
 void api_set_access_log(struct api *a, bool on);

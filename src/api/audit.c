@@ -119,6 +119,8 @@ audit_put_line(struct request *q, const char *event, const char *outcome,
     if (q->caller.auth.access_key.len > 0)
         json_span(&j, "key", q->caller.auth.access_key);
     json_text(&j, "peer", q->http->peer);
+    if (q->from != NULL)
+        json_u64(&j, "gateway", q->from->from);
     json_span(&j, "method", q->http->head->method_text);
     json_span(&j, "path",
               q->http->head->path); /* without the query: it may hold a signature */

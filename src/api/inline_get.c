@@ -71,12 +71,20 @@ put_cached_head(struct http_request *http, const struct cached_response *k)
     http_header_lines(http, (struct span){head.at, head.len - 2}); /* its empty line */
 }
 
+/* This node owned the key by the map of that epoch. */
+static bool
+still_owns(const struct api *a, const struct cached_response *k)
+{
+    return k->epoch == nodes_epoch(a->options.nodes) && nodes_has_lease(a->options.nodes);
+}
+
 static bool
 serve_cached(struct api *a, struct http_request *http, struct cached_response *k)
 {
     struct object_inline *read = arena_alloc(http->arena, sizeof *read);
 
     if (k->map_serial != map_serial(map_now(a->options.map)) ||
+        (a->options.nodes != NULL && !still_owns(a, k)) ||
         !object_inline_revalidate(a->options.object, &k->object, read))
         return false;
     metric_add(M_RESPONSE_CACHE_HITS, 0, 1);
@@ -159,6 +167,7 @@ inline_get_keep(struct request *q, const struct object_get *get)
     assert(lines_at + REQUEST_IDS_LEN < len);
     k->object = object;
     k->map_serial = q->map_serial;
+    k->epoch = q->node_epoch;
     k->host_len = (uint16_t)h->host.len;
     k->target_len = (uint16_t)h->target.len;
     k->head_len = (uint16_t)len;
@@ -196,7 +205,10 @@ async_on_done(struct object_inline *read, bool good)
     struct async_get *g = CONTAINER_OF(read, struct async_get, read);
     struct http_request *http = g->q.http;
 
-    if (good) {
+    if (good && !nodes_has_lease(g->q.api->options.nodes)) {
+        async_end(g);
+        good = false;
+    } else if (good) {
         object_inline_info(read, &g->info);
         s3_put_found_headers(&g->q, &g->info);
         good = send_read(http, read, async_end, g) == ERR_OK;
@@ -227,7 +239,7 @@ async_find(struct async_get *g)
         q->name.key.len == 0 || !gate_may_read(q))
         return false;
     b = map_bucket_find(map_now(q->api->options.map), q->name.bucket);
-    if (b == NULL)
+    if (b == NULL || !nodes_owns(q->api->options.nodes, b, q->name.key))
         return false;
     q->bucket = map_bucket_ref(b);
     if (object_inline_begin(q->api->options.object, b, q->name.key, &g->read))

@@ -21,6 +21,7 @@ struct api {
     struct shard_service *shards;    /* indexes of shards that were read */
     struct xacts *xacts;             /* jobs of AIS that live in memory */
     struct ais_summaries *summaries; /* ais/summary.h */
+    struct peers *peers;             /* borrowed; NULL: none */
     char *bench; /* /_/bench/SIZE: bytes to send from; NULL when off */
 };
 #define API_BENCH_MAX (16u << 20)
@@ -77,6 +78,9 @@ struct caller {
 struct request;
 struct ais_request;
 
+/* Of a request with PEER_TRUSTED: the caller whose rights the sending node has checked. */
+#define PEER_USER_FIELD "forebay-user"
+
 /* A protocol below a prefix of the path: a row of the table in front_end.c. */
 struct front_end {
     const char *prefix;  /* "/_/": paths below it; "/s3": itself and paths below it */
@@ -113,6 +117,9 @@ struct request {
         object_tags; /* of the object that is there, where the policy asks for them */
     const struct cors_rule *cors; /* its lines go into every answer; NULL: none */
     bool cors_any;                /* it allows every origin */
+    const struct peer_head *from; /* another node passed it on; NULL: a client's own */
+    uint64_t node_epoch;          /* of the map by which the key is here */
+    uint32_t relayed_to;          /* the node that answers it; 0: this one */
     /* Serial of the map when the request began: the response cache keys decisions by it (response_cache.h). */
     uint64_t map_serial;
 };

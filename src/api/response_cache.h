@@ -15,6 +15,7 @@
 struct cached_response {
     struct object_revalidated object; /* first: it is read first */
     uint64_t map_serial;
+    uint64_t epoch; /* of the map of nodes by which the key was here; 0: no cluster */
     uint64_t users; /* auth_serial() when the response was made for `key`; 0: no key */
     const struct auth_key
         *key; /* only compared, and only while `users` is auth_serial() */

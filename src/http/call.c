@@ -282,6 +282,19 @@ http_call_proxy(const struct http_call *k)
 }
 
 bool
+http_call_answered(const struct http_call *k)
+{
+    return k->answered;
+}
+
+bool
+http_call_has_body(const struct http_call *k)
+{
+    assert(k->answered);
+    return !k->ended;
+}
+
+bool
 http_call_sent_all(const struct http_call *k)
 {
     return k->sent_all;

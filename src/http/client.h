@@ -99,6 +99,10 @@ enum err http_call_read(struct http_call *call, void *buf, size_t len, size_t *n
                         struct errbuf *eb) MUST_CHECK;
 /* "host:port" of the proxy in use, for messages; NULL: none. */
 const char *http_call_proxy(const struct http_call *call);
+/* True if the head of the answer has been read already: no more of the request's body is wanted. */
+bool http_call_answered(const struct http_call *call);
+/* True if bytes of the answer's body may still follow; after http_call_finish(). */
+bool http_call_has_body(const struct http_call *call);
 /* True if the whole body was sent; false after an early answer. */
 bool http_call_sent_all(const struct http_call *call);
 /* Reads a short rest of the body, if there is one, to keep the connection. NULL is fine.

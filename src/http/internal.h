@@ -99,6 +99,7 @@ struct work {
         bool silent;    /* HEAD, 204, 304: no body goes out */
         bool
             raw_chunked; /* HTTP/1.0: no chunked coding, the end of the connection ends the body */
+        bool barred; /* may_answer has refused it */
         bool close_after;
         bool whole;
         bool batched; /* http_reply_last(): built, sent at the end of this iteration */

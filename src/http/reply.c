@@ -126,6 +126,11 @@ build(struct http_conn *c, int status, int64_t length)
 
     assert(w->reply.state == REPLY_NONE);
     assert(length >= HTTP_CHUNKED);
+    if (c->server->handler.may_answer != NULL && status < 500 &&
+        !c->server->handler.may_answer(&w->request, c->server->handler.arg)) {
+        w->reply.barred = true;
+        return ERR_UNAVAILABLE;
+    }
     http_put_end(&w->reply.lines);
     if (w->reply.lines.bad) {
         LOG(LOG_ERROR, "http.bad_lines",
@@ -200,6 +205,12 @@ bool
 http_reply_wants_body(const struct http_request *r)
 {
     return !r->conn->work->reply.silent && r->head->method != HTTP_METHOD_HEAD;
+}
+
+bool
+http_reply_is_barred(const struct http_request *r)
+{
+    return r->conn->work->reply.barred;
 }
 
 void
@@ -570,6 +581,10 @@ reply_finish(struct http_conn *c)
     case REPLY_NONE:
         if (w->body.state == BODY_FAILED || rt_cancelled())
             w->reply.state = REPLY_FAILED; /* the client disconnected */
+        else if (w->reply.barred)
+            reply_error(c, 503,
+                        "this node may not answer now: it has lost touch with the "
+                        "cluster; retry later");
         else
             reply_error(c, 500, "the request found no answer");
         break;

@@ -59,6 +59,9 @@ struct http_handler {
     /* May answer a request with a known head by http_reply_zero_copy(), before a fiber exists. True: it replied or called
  * http_defer(). False: it had no effect, and `handle` runs. NULL: none. Must not switch. */
     bool (*try_inline)(struct http_request *r, void *arg);
+    /* Asked when the head of a reply is made whose status is below 500: false: it must not leave, and the client gets 503
+     * (http_reply_is_barred()). NULL: every reply leaves. Must not switch. */
+    bool (*may_answer)(struct http_request *r, void *arg);
     /* After each request that reached `handle`, or was answered inline; may be NULL. Must not switch. */
     void (*on_done)(struct http_request *r, const struct http_done *d, void *arg);
     /* Writes the body of an error reply made by this room (framing, limits, busy, no reply), at most `room` bytes, and its content type; returns its length. NULL: one
@@ -212,5 +215,7 @@ enum err http_reply_end(struct http_request *r);
 void http_reply_abort(struct http_request *r);
 bool http_reply_began(
     const struct http_request *r); /* a head is built: the status is final */
+/* True if may_answer has refused a reply: the room answers with 503 when the handler returns. */
+bool http_reply_is_barred(const struct http_request *r);
 /* Closes the connection after this reply. */
 void http_reply_close_after(struct http_request *r);

@@ -50,9 +50,10 @@ enum err nodes_catch_up(struct nodes *n, uint64_t epoch, struct errbuf *eb) MUST
 
 struct nodes_route {
     bool here;
-    uint32_t number;     /* of the owner */
-    const char *address; /* its peer address, HOST:PORT; NULL when here */
-    uint64_t epoch;      /* of the map that says so; 0 without a cluster */
+    uint32_t number; /* of the owner */
+    const char
+        *address; /* its peer address (`control` in the map), HOST:PORT; NULL when here */
+    uint64_t epoch; /* of the map that says so; 0 without a cluster */
 };
 /* The node that orders the writes of this key and answers its reads.
  * ERR_UNAVAILABLE, in words: there is no map, this node is the owner and has no lease or not yet all acknowledgements, the

@@ -111,8 +111,8 @@ nodes_route(const struct nodes *n, const struct map_bucket *b, struct span key,
     if (!node_is_live(owner))
         return owner_is_away(owner, eb);
     if (!out->here) {
-        out->address = owner->data;
-        return owner->data != NULL
+        out->address = owner->control;
+        return owner->control != NULL
                    ? ERR_OK
                    : err_set(eb, ERR_UNAVAILABLE,
                              "node %u (%s) gives no address for other nodes",
@@ -181,7 +181,7 @@ nodes_holders(const struct nodes *n, bool cached, struct nodes_route *out,
                            (unsigned long long)s->map->epoch);
         out[(*count)++] = (struct nodes_route){.here = here,
                                                .number = e->number,
-                                               .address = here ? NULL : e->data,
+                                               .address = here ? NULL : e->control,
                                                .epoch = s->map->epoch};
     }
     assert(*count <= MAP_NODES_MAX);

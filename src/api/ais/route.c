@@ -4,6 +4,7 @@
 
 #include "api/ais/ais.h"
 #include "api/ais/ops.h"
+#include "api/relay.h"
 #include "base/mem.h"
 #include "rt/time.h"
 
@@ -319,6 +320,13 @@ run_request(struct request *q)
         rc = gate(q, message ? NEED_USER : NEED_CALLER);
     if (rc == ERR_OK)
         rc = route_take_names(q);
+    if (rc == ERR_OK && q->ais->place == AIS_OBJECT) {
+        bool answered;
+
+        rc = relay_route(q, &answered);
+        if (answered)
+            return rc;
+    }
     if (rc == ERR_OK && message)
         rc = ais_read_message(q);
     if (rc != ERR_OK)
@@ -341,7 +349,7 @@ ais_handle(struct request *q)
     rc = run_request(q);
     if (rc != ERR_OK && http_reply_began(q->http))
         http_reply_abort(q->http);
-    else if (rc != ERR_OK)
+    else if (rc != ERR_OK && !http_reply_is_barred(q->http))
         ais_write_error(q);
     json_decref(q->ais->message);
 }

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "api/inline_get.h"
+#include "api/relay.h"
 #include "api/s3/s3.h"
 #include "base/mem.h"
 
@@ -310,6 +311,13 @@ s3_run_route(struct request *q)
     if (q->http->draining)
         return fault_set(&q->fault, S3_ServiceUnavailable,
                          "The server is on its way out");
+    if (r != NULL && r->level == OBJECT && r->method != HTTP_METHOD_OPTIONS) {
+        bool answered;
+
+        rc = relay_route(q, &answered);
+        if (rc != ERR_OK || answered)
+            return rc;
+    }
     rc = gate(q, need);
     /* Names that only AIS allows can be read and written here, too; made here they cannot be. */
     if (rc == ERR_OK && q->name.bucket.len > 0 &&
@@ -337,7 +345,7 @@ s3_handle(struct request *q)
 {
     enum err rc = s3_run_route(q);
 
-    if (rc == ERR_OK)
+    if (rc == ERR_OK || http_reply_is_barred(q->http))
         return;
     if (http_reply_began(q->http))
         http_reply_abort(q->http);

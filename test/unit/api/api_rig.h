@@ -14,6 +14,7 @@ struct site {
     const char *path;
     bool auth_required, bench_objects;
     struct span token_key;
+    struct nodes *nodes; /* borrowed; NULL: alone */
     uint64_t epoch, block_cache_bytes;
     struct http_server_options http_options;
     struct http_client_options client_options;
@@ -87,6 +88,7 @@ site_open_services(struct site *s)
                             .secrets = s->secrets,
                             .bench_objects = s->bench_objects,
                             .token_key = s->token_key,
+                            .nodes = s->nodes,
                             .block_cache_bytes = s->block_cache_bytes};
     enum err rc = cloud_start(&c, &s->cloud, &s->eb);
 

@@ -46,7 +46,7 @@ map_of(unsigned count, uint64_t epoch)
         CHECK(node_map_add(m, span_of(text), &n, &eb) == ERR_OK);
         n->state = NODE_UP;
         snprintf(text, sizeof text, "127.0.0.1:%u", 9000 + i);
-        n->data = xstrdup(text);
+        n->control = xstrdup(text);
         m->now.at[i].number = n->number;
         m->now.at[i].weight = MAP_NODE_WEIGHT;
     }
