@@ -31,7 +31,8 @@ model() { # `make check` has one seed
 }
 flips() { # bits, blocks of zeros and cut ends over logs, index and state files of killed disks: of one, and of one of three with two copies
     FOREBAY_ROUNDS=${ROUNDS:-300} FOREBAY_SEED=$from build/dev/test/test_suspects test_rounds_of_damage &&
-        FOREBAY_ROUNDS=${ROUNDS:-300} FOREBAY_SEED=$from build/dev/test/test_flips_copies test_rounds_of_damage
+        FOREBAY_ROUNDS=${ROUNDS:-300} FOREBAY_SEED=$from build/dev/test/test_flips_copies test_rounds_of_damage &&
+        FLIPS=40 SEED=$from tests flips test/e2e/test_flips.py
 }
 points() { POINTS_NTH=3 tests points test/e2e/test_tier_points.py; }
 rot() { # bits and swapped blocks over segments and, few at a time, over the index; each other file in each way

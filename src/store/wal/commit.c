@@ -116,17 +116,15 @@ on_message(struct rt_msg *m)
     commit_enqueue(CONTAINER_OF(m, struct commit, msg));
 }
 
-enum err
-commit_submit(struct store *d, enum store_class class, struct commit *c,
-              struct errbuf *eb)
+static enum err
+submit_once(struct store *d, enum store_class class, struct commit *c, struct errbuf *eb)
 {
-    assert(class < STORE_CLASSES_);
-    assert(c->kind != 0);
     c->rc = health_may_write(d->health, eb);
     if (c->rc != ERR_OK)
         return c->rc;
     c->disk = d;
     c->class = class;
+    c->late = false;
     list_init(&c->in_queue);
     rt_waiter_init(&c->waiter);
     if (rt_loop_index() == d->o.owner_loop) {
@@ -139,6 +137,30 @@ commit_submit(struct store *d, enum store_class class, struct commit *c,
     if (c->rc != ERR_OK && eb != NULL)
         *eb = c->eb;
     return c->rc;
+}
+
+enum err
+commit_submit(struct store *d, enum store_class class, struct commit *c,
+              struct errbuf *eb)
+{
+    const struct object_meta *meta = c->meta;
+    struct object_meta suspended = {.mtime_ms = (int64_t)(rt_wall_ns() / 1000000)};
+    enum err rc;
+
+    assert(class < STORE_CLASSES_);
+    assert(c->kind != 0);
+    rc = submit_once(d, class, c, eb);
+    if (!c->late)
+        return rc;
+    if (meta != NULL)
+        suspended = *meta;
+    suspended.versioning = STORE_SUSPENDED;
+    c->meta = &suspended;
+    if (eb != NULL)
+        *eb = (struct errbuf){0};
+    rc = submit_once(d, class, c, eb);
+    c->meta = meta;
+    return rc;
 }
 
 void

@@ -98,6 +98,8 @@ struct commit {
     bool existed;             /* the key had an object before */
     struct version committed; /* version of the record */
     bool unknown;             /* the record may be in the log although rc is an error */
+    /* Refused: the key has versions, which the change, begun before the bucket had them, does not say. */
+    bool late;
 
     /* Internal to the committer. */
     struct version born;

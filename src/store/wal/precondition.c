@@ -77,6 +77,17 @@ check_in_doubt(struct changes *changes, struct commit *c)
     return ERR_OK;
 }
 
+/* The record of a change says whether it is a version, a null version or a marker: what a rebuild finds below it may be
+ * gone by then. What another disk has committed is taken as it is. */
+static bool
+is_late(const struct commit *c, const struct entry *old)
+{
+    return (c->kind == LOG_RECORD_PUT || c->kind == LOG_RECORD_COMMIT || is_delete(c)) &&
+           c->relocation == NULL && c->version.epoch == 0 &&
+           (c->meta == NULL || c->meta->versioning == STORE_UNVERSIONED) &&
+           (old->flags & (ENTRY_VERSIONED | ENTRY_SUSPENDED)) != 0;
+}
+
 static enum verdict
 check_object(struct changes *changes, struct commit *c, bool *sync)
 {
@@ -99,6 +110,10 @@ check_object(struct changes *changes, struct commit *c, bool *sync)
     }
     exists = rc == ERR_OK && entry_is_object(&old);
     c->existed = exists;
+    if (rc == ERR_OK && is_late(c, &old)) {
+        c->late = true;
+        return refuse(c, err_set(&c->eb, ERR_BUSY, "the key has versions"));
+    }
     rc = precondition_check_condition(c->condition, exists, &old, &c->eb);
     if (rc == ERR_OK)
         rc = check_in_doubt(changes, c);
