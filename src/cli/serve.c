@@ -163,6 +163,7 @@ take_node(const struct conf *c, struct node_options *o)
     o->auth = conf_bool(c, OPT_AUTH);
     o->advertise = text_or_null(c, OPT_ADVERTISE);
     o->token_key_file = text_or_null(c, OPT_AIS_TOKEN_KEY_FILE);
+    o->promote_dir = text_or_null(c, OPT_AIS_PROMOTE_DIR);
     o->download_private = conf_bool(c, OPT_AIS_DOWNLOAD_PRIVATE);
     o->insecure_http = conf_bool(c, OPT_INSECURE_HTTP);
     o->region = conf_text(c, OPT_S3_REGION);

@@ -52,6 +52,8 @@
       "PEM file of the authorities that vouch for https:// addresses of etcd; unless set the system's") \
     X(OPT_AIS_TOKEN_KEY_FILE, "ais.token_key_file", TEXT, "", 0, 4095, "", START, \
       "a file of mode 0600 with the shared secret that signs bearer tokens (JWT, HS256) of AIS clients; unless set no token is taken") \
+    X(OPT_AIS_PROMOTE_DIR, "ais.promote_dir", TEXT, "/var/lib/ais/promote", 0, 4095, "", START, \
+      "files below this folder may become objects by promote of AIS clients with that right; empty: none") \
     X(OPT_AIS_DOWNLOAD_PRIVATE, "ais.download_private", BOOL, "false", 0, 0, "", START, \
       "downloads (/v1/download) may come from private and loopback addresses too, not from public ones alone") \
     X(OPT_CREDENTIALS, "credentials", TEXT, "", 0, 4095, "", LIVE, \

@@ -227,6 +227,7 @@ download_store(struct download_one *o, struct span url, struct span name,
     if (rc == ERR_OK)
         rc = object_put_commit(&put, &meta, a, &out, &o->eb);
     object_put_abort(&put);
+    assert(put == NULL);
     return rc;
 }
 
@@ -269,7 +270,10 @@ download_fetch(struct download_one *o, struct download_url *u, struct arena *a)
         rc = download_check_host(u, s->options.download_private, &o->eb);
     if (rc != ERR_OK)
         return rc;
+    assert(name.len > 0);
+    assert(name.len <= OBJECT_KEY_MAX);
     remote = download_remote(u->origin, s->options.download_private);
+    assert(remote->cached);
     rc = cloud_get_begin(s->options.cloud, remote, path, 0, UINT64_MAX, SPAN(""), a,
                          &from, &get, &o->eb);
     o->present = rc == ERR_OK && download_is_there(o, u->all, name, &from, a);

@@ -23,7 +23,7 @@ struct job_kind {
 const struct job_kind *job_kind_find(struct span name); /* NULL: there is none */
 extern const struct job_kind job_prefetch, job_evict, job_copies, job_drain, job_fill;
 extern const struct job_kind job_copy_bucket, job_copy_objects, job_delete_objects,
-    job_archive, job_download;
+    job_archive, job_download, job_promote;
 
 struct job {
     struct list node; /* in service->jobs, by the time of the request */

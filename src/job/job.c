@@ -19,7 +19,7 @@
 static const struct job_kind *const kinds[] = {
     &job_prefetch, &job_evict,       &job_copies,       &job_drain,
     &job_fill,     &job_copy_bucket, &job_copy_objects, &job_delete_objects,
-    &job_archive,  &job_download};
+    &job_archive,  &job_download,    &job_promote};
 
 const struct job_kind *
 job_kind_find(struct span name)

@@ -27,11 +27,12 @@ struct job_options {
     struct map_service *map;
     struct object_service *object;
     struct disks *disks;
-    uint16_t node;         /* this one: the runner of its jobs */
-    uint64_t epoch;        /* of this start */
-    unsigned running_max;  /* others wait their turn; 0: 4 */
-    struct cloud *cloud;   /* of downloads */
-    bool download_private; /* downloads may come from addresses that are not public */
+    uint16_t node;           /* this one: the runner of its jobs */
+    uint64_t epoch;          /* of this start */
+    unsigned running_max;    /* others wait their turn; 0: 4 */
+    struct cloud *cloud;     /* of downloads */
+    const char *promote_dir; /* files of this folder may become objects; NULL: none */
+    bool download_private;   /* downloads may come from addresses that are not public */
 };
 /* Loads the records and continues jobs that had not ended. */
 enum err job_start(const struct job_options *o, struct job_service **out,

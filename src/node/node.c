@@ -156,6 +156,7 @@ open_services(struct node *n)
                                 .object = n->object,
                                 .disks = n->disks,
                                 .cloud = n->cloud,
+                                .promote_dir = n->o->promote_dir,
                                 .download_private = n->o->download_private,
                                 .node = n->id.node,
                                 .epoch = n->id.starts};

@@ -74,6 +74,7 @@ struct node_options {
         advertise; /* "HOST:PORT" for AIS clients and other nodes; NULL: as they reach it */
     struct node_cluster_options cluster;
     const char *token_key_file; /* of the key of bearer tokens; NULL: none is taken */
+    const char *promote_dir;    /* files of this folder may become objects; NULL: none */
     bool download_private; /* downloads may come from addresses that are not public */
     uint64_t skew_s;       /* tolerated difference of a client's clock; 0: 15 minutes */
     const char *region;    /* NULL: us-east-1 */

@@ -219,3 +219,49 @@ def test_appends_at_once_lose_nothing(server, s3, bucket):
     assert set(done) <= {200, 409} and 200 in done
     got = dict(members(s3.get_object(Bucket=bucket, Key="many.tar")["Body"].read()))
     assert got == {str(i): b"%d" % i * 3000 for i, status in enumerate(done) if status == 200}
+
+
+def test_files_become_objects(start_forebay, tmp_path):
+    from conftest import boto
+
+    files = tmp_path / "promote"
+    (files / "in/deep").mkdir(parents=True)
+    for name, data in (("top", b"1" * 3_000_000), ("in/a", b"aa"), ("in/deep/b", b""), ("in/c", b"cc")):
+        (files / name).write_bytes(data)
+    (tmp_path / "secret").write_bytes(b"secret")
+    (files / "link").symlink_to(tmp_path / "secret")
+    (files / "in/out").symlink_to(tmp_path)
+    node = start_forebay(settings={"ais.promote_dir": str(files)})
+    s3 = boto(node.endpoint, node.keys())
+    s3.create_bucket(Bucket="made")
+
+    def promote(source, name="", **flags):
+        job = start(node, "POST", "/v1/objects/made", "promote", {"src": str(source), "obj": name, **flags})
+        return wait(node, job)
+
+    def contents():
+        return {k: s3.get_object(Bucket="made", Key=k)["Body"].read() for k in keys(s3, "made")}
+
+    assert promote(files / "top")["err"] == "" and contents() == {"top": b"1" * 3_000_000}
+    assert promote("in/a", "named")["err"] == "" and contents()["named"] == b"aa"
+    promote(files / "in", "p")
+    assert set(keys(s3, "made")) == {"top", "named", "p/a", "p/c"}  # not recursive, and no link is followed
+    (files / "in/a").write_bytes(b"newer")
+    assert promote(files / "in", "p", rcr=True)["stats"]["loc-objs"] == "3"
+    assert contents()["p/deep/b"] == b"" and contents()["p/a"] == b"aa"
+    promote(files / "in", "p", rcr=True, ovw=True, dls=True)
+    assert contents()["p/a"] == b"newer" and not (files / "in/a").exists() and (files / "in/deep").exists()
+    for source in (tmp_path / "secret", "../secret", files / "../secret", "/etc/passwd", "link", "in/out/secret", "nothing", str(files) + "-not"):
+        assert promote(source)["err"] != "", source
+    assert set(keys(s3, "made")) == {"top", "named", "p/a", "p/c", "p/deep/b"}
+
+
+def test_copies_of_a_bucket_need_disks(server, s3, bucket):
+    path = f"/v1/buckets/{bucket}"
+    status, _, got = ask(server, "POST", path, {"action": "make-n-copies", "value": 2})
+    assert status == 400 and "add disks first" in json.loads(got)["message"]
+    assert ask(server, "POST", path, {"action": "make-n-copies", "value": "x"})[0] == 400
+    assert wait(server, start(server, "POST", path, "make-n-copies", 1))["kind"] == "make-n-copies"
+    status, _, got = ask(server, "POST", path, {"action": "ec-encode", "value": "{}"})
+    assert status == 501 and "make-n-copies" in json.loads(got)["message"]
+    assert ask(server, "POST", f"/v1/objects/{bucket}", {"action": "blob-download", "name": "x"})[0] == 400

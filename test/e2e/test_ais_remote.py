@@ -112,3 +112,29 @@ def test_a_web_server(pair):
     assert ask(node, "GET", "/v1/objects/web/none?provider=ht")[0] == 404
     assert ask(node, "PUT", "/v1/objects/web/d/03?provider=ht", "x")[0] in (400, 405, 501)
     assert ask(node, "DELETE", "/v1/objects/web/d/03?provider=ht", {"action": "evict-listrange"})[0] == 200
+
+
+def test_a_bucket_of_ours_with_a_remote_behind(pair):
+    node, client, remote = pair
+    fill(client, "behind")
+    path = "/v1/buckets/front"
+    for backend, status, says in (({"name": "x", "provider": "ais"}, 400, 'backend bucket \\"ais://x\\" must be remote'), ({"name": "none", "provider": "aws"}, 404, "aws://none")):
+        got = ask(node, "POST", path, {"action": "create-bck", "value": {"backend_bck": backend}})
+        assert got[0] == status and says in got[2].decode(), got
+    assert ask(node, "POST", path, {"action": "create-bck", "value": {"backend_bck": {"name": "behind", "provider": "aws"}}})[0] == 200
+    props = json.loads(ask(node, "HEAD", path)[1]["Ais-Bucket-Props"])
+    assert props["provider"] == "ais" and props["backend_bck"]["name"] == "behind" and props["backend_bck"]["provider"] == "aws"
+    assert ask(node, "GET", "/v1/objects/front/d/04")[2] == b"d/04" * 1000
+    assert ask(node, "PUT", "/v1/objects/front/n", 1)[0] == 200 and client.get_object(Bucket="behind", Key="n")["Body"].read() == b"1"
+    assert ask(node, "PATCH", path, {"action": "set-bprops", "value": {"backend_bck": {"name": "other", "provider": "aws"}}})[0] == 501
+    assert ask(node, "DELETE", path, {"action": "evict-remote-bck"})[0] == 200
+    assert len(client.list_objects_v2(Bucket="behind")["Contents"]) == 32
+
+
+def test_blob_download(pair):
+    node, client, remote = pair
+    fill(client, "blobs")
+    assert attach(node, remote, "blobs", "aws")[0] == 200
+    status, _, got = ask(node, "POST", "/v1/objects/blobs?provider=aws", {"action": "blob-download", "name": "d/11", "value": {"num-workers": 4}})
+    assert status == 200 and wait(node, got.decode())["err"] == ""
+    assert names(node, "blobs", "aws", flags="1") == {"d/11": 64}

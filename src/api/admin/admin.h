@@ -46,6 +46,9 @@ enum err admin_stat(struct request *q);
 /* bucket_set.c: PATCH of one bucket. Body: {"anonymous_read": true|false, "copies": N}; each may be absent. 200 with the
  * bucket as it is now. */
 enum err admin_bucket_set(struct request *q);
+/* Changes settings of q->bucket, as PATCH /_/buckets/NAME does. `job`: that of new copies, or "". May switch. */
+enum err admin_bucket_change(struct request *q, json_t *doc, char job[JOB_ID_TEXT],
+                             struct errbuf *eb) MUST_CHECK;
 enum err admin_bucket_evict(struct request *q);
 /* here.c: what is kept of a bucket, an object or a page of keys; the bucket's rights decide. */
 enum err admin_bucket_here(struct request *q);

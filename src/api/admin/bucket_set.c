@@ -272,9 +272,9 @@ enough_disks(const struct request *q, const json_t *doc, struct errbuf *eb)
 }
 
 /* While `copies` changes, no object counts as placed where it should be; rebalancing places them afterwards. */
-static enum err
-bucket_set_change(struct request *q, json_t *doc, char job[JOB_ID_TEXT],
-                  struct errbuf *eb)
+enum err
+admin_bucket_change(struct request *q, json_t *doc, char job[JOB_ID_TEXT],
+                    struct errbuf *eb)
 {
     struct disks *ds = q->api->options.disks;
     const json_t *copies = json_object_get(doc, "copies");
@@ -339,7 +339,7 @@ admin_bucket_set(struct request *q)
         return rc;
     }
     rc = dry ? rehearse(q, q->bucket, doc, &would, &eb)
-             : bucket_set_change(q, doc, job, &eb);
+             : admin_bucket_change(q, doc, job, &eb);
     json_decref(doc);
     if (rc != ERR_OK) {
         rc = fault_from(q, rc, &eb);

@@ -29,7 +29,7 @@ static const struct kind {
     {"download", "download", "download", true, false},
     {"blob-download", "blob-download", NULL, false, false},
     {"summary-bck", "summary", NULL, false, false},
-    {"promote", "promote-files", NULL, false, false},
+    {"promote", "promote-files", "promote", false, false},
     {"evict-remote-bck", "evict-remote-bucket", NULL, false, false},
     {"rebalance", "rebalance", NULL, false, true},
     {"resilver", "resilver", NULL, false, true},
@@ -37,7 +37,7 @@ static const struct kind {
     {"cleanup-store", "cleanup", NULL, false, true},
     {"rechunk", "rechunk", NULL, false, true},
     {"ec-encode", "ec-bucket", NULL, false, false},
-    {"make-n-copies", "mirror", NULL, false, false},
+    {"make-n-copies", "mirror", "copies", false, false},
     {"load-lom-cache", "warm-up-metadata", NULL, false, true},
     {"index-shard", "shard-index", NULL, false, true},
 };

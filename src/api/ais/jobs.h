@@ -11,6 +11,8 @@ enum err ais_job_done(struct request *q, const char *kind, struct span provider,
  * reference. */
 enum err ais_bucket_to_write(struct request *q, const struct ais_bucket *to, bool make,
                              const struct map_bucket **out) MUST_CHECK;
+/* A name of a list, a line of its own, with nothing that braces would expand. */
+enum err ais_put_name(struct request *q, struct span name, struct buf *out) MUST_CHECK;
 /* A template of any of the three forms, with braces. */
 void ais_put_template(struct span text, struct buf *out);
 

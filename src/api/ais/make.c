@@ -50,9 +50,9 @@ split_url(struct request *q, const char *url, struct map_backend *out)
 
 /* Where a remote bucket is: as the properties say, else as this server's environment. */
 static enum err
-take_backend(struct request *q, struct map_backend *out)
+take_backend(struct request *q, const struct ais_bucket *at, struct map_backend *out)
 {
-    enum map_provider p = q->ais->bucket.provider;
+    enum map_provider p = at->provider;
     const char *provider = map_provider_name(p);
     const char *endpoint = extra_text(q, provider, "endpoint");
     const char *url = extra_text(q, "http", "original_url");
@@ -68,12 +68,12 @@ take_backend(struct request *q, struct map_backend *out)
     if (endpoint == NULL && p != MAP_AWS)
         return ais_fault(q, 400, NULL,
                          "bucket \"%s\": say where it is in the property extra.%s.%s",
-                         q->ais->bucket.text, p == MAP_HTTP ? "http" : provider,
+                         at->text, p == MAP_HTTP ? "http" : provider,
                          p == MAP_HTTP ? "original_url" : "endpoint");
     *out = (struct map_backend){
         .endpoint = arena_text(q, endpoint),
         .region = arena_text(q, extra_text(q, provider, "cloud_region")),
-        .bucket = arena_strdup(q->arena, p == MAP_HTTP ? SPAN("") : q->ais->bucket.name),
+        .bucket = arena_strdup(q->arena, p == MAP_HTTP ? SPAN("") : at->name),
         .path_style = endpoint != NULL,
         .plain_http = p == MAP_HTTP,
     };
@@ -116,27 +116,50 @@ ais_make_bucket(struct request *q, const struct ais_bucket *b)
     return make_one(q, b, NULL);
 }
 
+/* The bucket of the request is what is kept here of the remote one `at`: of itself, or of the one in "backend_bck". */
 static enum err
-attach_remote(struct request *q)
+attach_remote(struct request *q, const struct ais_bucket *at)
 {
     char region[CLOUD_REGION_TEXT] = "";
     struct map_backend backend;
     struct errbuf eb = {{0}};
-    enum err rc = take_backend(q, &backend);
+    enum err rc = take_backend(q, at, &backend);
 
     if (rc != ERR_OK)
         return rc;
     rc = cloud_probe(q->api->options.cloud, &backend, region, &eb);
     if (rc == ERR_NOT_FOUND || rc == ERR_NO_BUCKET)
-        return ais_no_bucket(q, &q->ais->bucket);
+        return ais_no_bucket(q, at);
     if (rc == ERR_DENIED)
         return ais_fault(q, 403, NULL, "the remote denies access: %s", eb.text);
     if (rc != ERR_OK)
-        return ais_fault(q, 400, NULL, "the remote of bucket \"%s\": %s",
-                         q->ais->bucket.text, eb.text);
+        return ais_fault(q, 400, NULL, "the remote of bucket \"%s\": %s", at->text,
+                         eb.text);
     if (region[0] != '\0')
         backend.region = region;
     return make_one(q, &q->ais->bucket, &backend);
+}
+
+/* value.backend_bck of a native bucket; without a name there is none. */
+static enum err
+take_backend_bucket(struct request *q, struct ais_bucket *at)
+{
+    const json_t *of = ais_member(q->ais->value, "backend_bck");
+    const char *name = json_string_value(ais_member(of, "name"));
+    enum err rc;
+
+    *at = q->ais->bucket;
+    if (name == NULL || name[0] == '\0')
+        return ERR_OK;
+    if (q->ais->bucket.provider != MAP_AIS)
+        return ais_fault(q, 400, NULL,
+                         "bucket \"%s\": only one of the provider ais has a "
+                         "backend_bck",
+                         q->ais->bucket.text);
+    rc = ais_bucket_json(q, of, at);
+    if (rc == ERR_OK && at->provider == MAP_AIS)
+        rc = ais_fault(q, 400, NULL, "backend bucket \"%s\" must be remote", at->text);
+    return rc;
 }
 
 enum err
@@ -144,8 +167,11 @@ ais_create_bucket(struct request *q)
 {
     const struct ais_bucket *b = &q->ais->bucket;
     const struct map_bucket *now;
+    struct ais_bucket at;
     enum err rc = ais_check_props(q, q->ais->value);
 
+    if (rc == ERR_OK)
+        rc = take_backend_bucket(q, &at);
     if (rc != ERR_OK)
         return rc;
     if (b->elsewhere)
@@ -153,7 +179,7 @@ ais_create_bucket(struct request *q)
     now = map_bucket_find(map_now(q->api->options.map), b->uname);
     if (now != NULL && now->provider == b->provider)
         return already_exists(q);
-    rc = b->provider == MAP_AIS ? make_one(q, b, NULL) : attach_remote(q);
+    rc = at.provider == MAP_AIS ? make_one(q, b, NULL) : attach_remote(q, &at);
     if (rc == ERR_OK && json_object_size(q->ais->value) > 0) {
         rc = ais_bucket_find(q, b, &q->bucket);
         if (rc == ERR_OK)

@@ -20,8 +20,8 @@ struct selection {
 };
 
 /* A name that braces do not expand. */
-static enum err
-selection_put_name(struct request *q, struct span name, struct buf *out)
+enum err
+ais_put_name(struct request *q, struct span name, struct buf *out)
 {
     if (name.len == 0 || span_find(name, '\n') != NULL || span_find(name, '\r') != NULL)
         return ais_fault(
@@ -138,8 +138,8 @@ selection_take(struct request *q, const json_t *value, struct selection *s)
     for (size_t i = 0; rc == ERR_OK && i < json_array_size(names); i++) {
         const json_t *n = json_array_get(names, i);
 
-        rc = selection_put_name(
-            q, (struct span){json_string_value(n), json_string_length(n)}, &s->list);
+        rc = ais_put_name(q, (struct span){json_string_value(n), json_string_length(n)},
+                          &s->list);
     }
     if (rc == ERR_OK && s->list.full)
         rc = ais_fault(q, 400, NULL, "the list of names has more than %u bytes",

@@ -49,6 +49,8 @@ ais_operation ais_job_start, ais_job_stop;
 /* download.c */
 ais_operation ais_download_start, ais_download_show, ais_download_abort,
     ais_download_remove;
+/* promote.c */
+ais_operation ais_promote, ais_blob_download, ais_make_copies, ais_no_erasure_code;
 /* multi.c */
 ais_operation ais_delete_many, ais_evict_many, ais_prefetch_many, ais_copy_many;
 ais_operation ais_copy_bucket, ais_archive_many, ais_bucket_upkeep;

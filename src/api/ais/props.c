@@ -16,9 +16,11 @@
 static void
 put_backend(struct json *j, const struct map_bucket *b)
 {
+    bool behind = b->cached && b->provider == MAP_AIS; /* named by backend_bck */
+
     json_open_object(j, "backend_bck");
-    json_text(j, "name", "");
-    json_text(j, "provider", "");
+    json_text(j, "name", behind ? b->backend.bucket : "");
+    json_text(j, "provider", !behind ? "" : b->backend.plain_http ? "ht" : "aws");
     json_open_object(j, "namespace");
     json_text(j, "uuid", "");
     json_text(j, "name", "");
@@ -26,7 +28,7 @@ put_backend(struct json *j, const struct map_bucket *b)
     json_end(j);
     json_open_object(j, "extra");
     if (b->cached && !b->backend.plain_http) {
-        json_open_object(j, map_provider_name(b->provider));
+        json_open_object(j, behind ? "aws" : map_provider_name(b->provider));
         json_text(j, "endpoint", b->backend.endpoint != NULL ? b->backend.endpoint : "");
         json_text(j, "cloud_region", b->backend.region != NULL ? b->backend.region : "");
         json_end(j);
@@ -156,7 +158,7 @@ is_fixed(const char *name)
     return false;
 }
 
-/* A remote bucket behind one of ours: another form of attaching, which is not built. */
+/* The remote bucket behind one of ours: it is said when the bucket is made (make.c), and not changed. */
 static enum err
 check_backend(struct request *q, const json_t *v)
 {
@@ -169,12 +171,14 @@ check_backend(struct request *q, const json_t *v)
     rc = ais_bucket_json(q, v, &b);
     if (rc == ERR_OK && b.provider == MAP_AIS)
         rc = ais_fault(q, 400, NULL, "backend bucket \"%s\" must be remote", b.text);
-    return rc == ERR_OK
-               ? ais_fault(
-                     q, 501, "ErrUnsupp",
-                     "backend_bck is not implemented: create the bucket \"%s\" itself",
-                     b.text)
-               : rc;
+    if (rc != ERR_OK || q->bucket == NULL ||
+        (q->bucket->cached && strcmp(name, q->bucket->backend.bucket) == 0))
+        return rc;
+    return ais_fault(
+        q, 501, "ErrUnsupp",
+        "backend_bck is said when a bucket is made: destroy \"%s\" and make it "
+        "with backend_bck",
+        q->ais->bucket.text);
 }
 
 /* The object `v`, whose members are at `path`. At most three levels of settings exist. */
