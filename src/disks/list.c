@@ -285,26 +285,30 @@ listing_incomplete(struct disks *ds, unsigned copies)
 static enum err
 lists_lack(struct disks *ds, uint64_t bucket, unsigned copies, struct errbuf *eb)
 {
-    unsigned lacking = 0;
+    unsigned lacking = 0, out = 0;
 
     for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++) {
         struct replica *r = replica_enter(ds, i);
 
-        if (r != NULL && r->store != NULL)
-            lacking += store_list_lacks(r->store, bucket);
-        lacking += replica_state(&ds->slots[i]) == REPLICA_OUT;
+        lacking += r != NULL && r->store != NULL && store_list_lacks(r->store, bucket);
+        out += replica_state(&ds->slots[i]) == REPLICA_OUT;
         replica_leave(r);
     }
     if (lacking == 0)
         return ERR_OK;
-    if (lacking < MAX(copies, 1u) &&
-        atomic_load_explicit(&ds->converged, memory_order_acquire))
-        return ERR_OK;
-    return err_set(
-        eb, lacking < MAX(copies, 1u) ? ERR_UNAVAILABLE : ERR_CORRUPT,
-        "damaged: acknowledged changes of this bucket are lost on %u disks, and a "
-        "list may not have them; see forebay disk check",
-        lacking);
+    if (lacking + out >= MAX(copies, 1u))
+        return err_set(
+            eb, ERR_CORRUPT,
+            "damaged: acknowledged changes of this bucket are lost on %u disks, "
+            "and a list may not have them; see forebay disk check",
+            lacking);
+    if (!atomic_load_explicit(&ds->converged, memory_order_acquire))
+        return err_set(
+            eb, ERR_UNAVAILABLE,
+            "acknowledged changes of this bucket are lost on %u disks, and are made "
+            "again from other copies; lists are complete afterwards",
+            lacking);
+    return ERR_OK;
 }
 
 static enum err

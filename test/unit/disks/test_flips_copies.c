@@ -273,6 +273,32 @@ test_a_lost_change_of_the_only_copy_is_an_error(void)
     lose_with_copies(1);
 }
 
+/* A disk that is out lacks nothing in this sense: the others list every key. */
+static void
+list_with_a_disk_out(void *arg)
+{
+    struct rig *g = arg;
+
+    REQUIRE(flips_open(g, true) == ERR_OK);
+    memset(known, 0, sizeof known);
+    flips_work(g, 20);
+    CHECK(rig_converged(g));
+    disks_close(&g->ds);
+    REQUIRE(rig_open_without(g, 3, g->path[2]) == ERR_OK);
+    CHECK_U64(look_at_all(g), 0);
+    CHECK(list_all(g) == ERR_OK);
+    CHECK(rig_converged(g));
+    CHECK(list_all(g) == ERR_OK);
+    disks_close(&g->ds);
+}
+
+static void
+test_a_list_with_a_disk_out(void)
+{
+    state = 5;
+    rig_run(list_with_a_disk_out, &(struct rig){.copies = 2});
+}
+
 /* ---- random damage ---- */
 
 static unsigned
@@ -390,6 +416,7 @@ main(int argc, char **argv)
     CHECK_MAIN(argc, argv);
     RUN(test_a_lost_change_is_made_again_from_the_other_copy);
     RUN(test_a_lost_change_of_the_only_copy_is_an_error);
+    RUN(test_a_list_with_a_disk_out);
     RUN(test_rounds_of_damage);
     return check_done();
 }
