@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# s3tests.sh [AREA...]: runs the public S3 conformance suite from ../shared/suites/s3-tests, where that is, against
-# build/forebay. Fails when fewer tests pass than S3TESTS_LEAST; docs/s3.md says why the others do not.
+# s3tests.sh [AREA...]: runs the public S3 conformance suite from ../shared/suites/s3-tests or S3TESTS_SUITE, where that
+# is, against build/forebay. Fails when fewer tests pass than S3TESTS_LEAST; docs/s3.md says why the others do not.
 . "$(dirname "$0")/lib.sh"
 
-S3TESTS_LEAST=${S3TESTS_LEAST:-240}
+S3TESTS_LEAST=${S3TESTS_LEAST:-372} # 375 pass; up to three need more than their minute on a loaded machine
 port=${S3TESTS_PORT:-9670}
-suite=$(cd "$root/.." && pwd)/shared/suites/s3-tests
+suite=${S3TESTS_SUITE:-$(cd "$root/.." && pwd)/shared/suites/s3-tests}
 [ -f "$suite/run.py" ] || { say "s3tests: skipped, there is no $suite"; exit 0; }
 venv=$root/.clients/s3tests
 if [ ! -x "$venv/bin/pytest" ]; then
@@ -27,4 +27,6 @@ for _ in $(seq 100); do
 done
 "$venv/bin/python" "$suite/run.py" -v 127.0.0.1 "$port" "$@" | tee "$dir/out"
 passed=$(sed -n 's/^\([0-9]*\) passed of .*/\1/p' "$dir/out")
+of=$(sed -n 's/^[0-9]* passed of \([0-9]*\)$/\1/p' "$dir/out")
+say "s3tests: ${passed:-0} passed, $((${of:-0} - ${passed:-0})) failed or were skipped; $S3TESTS_LEAST of all have to pass"
 [ $# -gt 0 ] || [ "${passed:-0}" -ge "$S3TESTS_LEAST" ] || die "$passed tests passed, at least $S3TESTS_LEAST are expected"

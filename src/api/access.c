@@ -60,12 +60,12 @@ condition_value(void *arg, struct span key, struct span *value)
     if (span_starts(key, SPAN("s3:existingobjecttag/")))
         return s3tags_find(j->q->object_tags, span_from(key, 21), j->q->arena, value);
     if (span_starts(key, SPAN("s3:requestobjecttag/"))) {
-        struct span given = {NULL, 0};
+        struct span given = j->q->request_tags;
 
-        return header_value(j, SPAN("x-amz-tagging"), &given) &&
+        return (given.at != NULL || header_value(j, SPAN("x-amz-tagging"), &given)) &&
                s3tags_find(given, span_from(key, 20), j->q->arena, value);
     }
-    if (span_starts(key, SPAN("s3:x-amz-")))
+    if (span_starts(key, SPAN("s3:x-amz-")) || span_starts(key, SPAN("s3:if-")))
         return header_value(j, span_from(key, 3), value);
     if (span_is(key, "aws:sourceip")) {
         *value = peer_address(j->q);
@@ -289,6 +289,15 @@ access_has_policy(const struct request *q)
         return false;
     b = map_bucket_find(m, q->name.bucket);
     return b != NULL && b->parsed_policy != NULL;
+}
+
+bool
+access_asks_request_tags(const struct request *q)
+{
+    const struct map_bucket *b =
+        access_has_policy(q) ? access_bucket(q, q->name.bucket) : NULL;
+
+    return b != NULL && s3policy_asks_request_tags(b->parsed_policy);
 }
 
 bool

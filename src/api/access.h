@@ -26,6 +26,8 @@ bool access_allows_list(const struct request *q, const struct access_ask *ask,
 bool access_denies(const struct request *q, const struct auth_user *user);
 /* The bucket of the request has a policy: what it says depends on more than caller, bucket and key. */
 bool access_has_policy(const struct request *q);
+/* That policy asks for the tags which the request gives: they may stand in its body. */
+bool access_asks_request_tags(const struct request *q);
 /* Any right of the caller's own in the bucket: a grant, or it is the caller's. What everybody may does not count. */
 bool access_owns_rights(const struct request *q, const struct auth_user *user,
                         struct span bucket);

@@ -7,10 +7,10 @@
 /* The first matching prefix wins. Prefixes count in path style only: with a bucket in Host the whole path is a key, and the
  * last row applies. */
 static const struct front_end front_ends[] = {
-    {"/_/", 0, false, false, admin_handle, s3_identify, fault_answer_xml},
-    {"/s3", 3, true, false, s3_handle, s3_identify, fault_answer_xml},
-    {"/v1", 0, false, true, ais_handle, ais_identify, ais_write_error},
-    {"/", 0, true, false, s3_handle, s3_identify, fault_answer_xml},
+    {"/_/", 0, false, false, admin_handle, s3_identify, fault_answer_xml, false},
+    {"/s3", 3, true, false, s3_handle, s3_identify, fault_answer_xml, true},
+    {"/v1", 0, false, true, ais_handle, ais_identify, ais_write_error, false},
+    {"/", 0, true, false, s3_handle, s3_identify, fault_answer_xml, true},
 };
 
 /* "/_/" matches paths below it, "/s3" itself and paths below it. Comparing the second byte first rejects nearly every path. */

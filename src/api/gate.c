@@ -165,6 +165,8 @@ has_needed(const struct request *q, const struct auth_user *u, enum need need)
         return may_here(q, u, AUTH_READ, q->name.key);
     case NEED_WRITE:
         return may_here(q, u, AUTH_WRITE, q->name.key);
+    case NEED_WRITE_TAGS:
+        return access_asks_request_tags(q) || may_here(q, u, AUTH_WRITE, q->name.key);
     case NEED_LIST:
         return may_here(q, u, AUTH_LIST, query_get(&q->query, "prefix"));
     case NEED_ADMIN:
@@ -245,6 +247,19 @@ authorize_by_object(struct request *q, enum need need)
     return access_by_object(q, permission);
 }
 
+/* The answer to a caller without rights: AWS says to everybody that there is no such bucket, if its name could be one. */
+static enum err
+refuse_caller(const struct request *q, enum need need, enum err rc)
+{
+    struct fault unused = {0};
+    bool missing =
+        q->front->tells_missing && need != NEED_MAKE_BUCKET && q->name.bucket.len > 0 &&
+        map_bucket_find(map_now(q->api->options.map), q->name.bucket) == NULL &&
+        s3_bucket_check(q->name.bucket, &unused) == ERR_OK;
+
+    return missing && rc == ERR_DENIED ? ERR_NO_BUCKET : rc;
+}
+
 /* `user` NULL: the request has no credentials. */
 static enum err
 authorize(struct request *q, const struct auth_user *user, enum need need,
@@ -260,7 +275,8 @@ authorize(struct request *q, const struct auth_user *user, enum need need,
     if (!has_needed(q, user, need)) {
         rc = authorize_by_object(q, need);
         if (rc != ERR_OK)
-            return why != NULL ? err_set(eb, ERR_DENIED, "%s", why) : rc;
+            return why != NULL ? err_set(eb, ERR_DENIED, "%s", why)
+                               : refuse_caller(q, need, rc);
         user = user_of(q);
     }
     return user != NULL && user->meter != NULL ? charge_limits(q, user, eb) : ERR_OK;

@@ -35,6 +35,7 @@ enum need {
     NEED_WRITE_ACL,
     NEED_READ, /* this key */
     NEED_WRITE,
+    NEED_WRITE_TAGS, /* write; where the policy asks for the tags in the body the operation checks */
     NEED_LIST,      /* list on the query's prefix */
     NEED_ANY_RIGHT, /* any right in this bucket */
     NEED_USER,      /* any user: the answer shows only what the user's rights cover */
@@ -91,6 +92,8 @@ struct front_end {
     /* The user that signed the request; *user is NULL when it has no credentials. On error the fault is set. */
     enum err (*identify)(struct request *q, const struct auth_user **user);
     void (*write_error)(struct request *q); /* answers with the fault of the request */
+    bool
+        tells_missing; /* a caller without rights learns that there is no such bucket, as with AWS */
 };
 /* Never NULL. `bucket_in_host`: the path is a key. */
 const struct front_end *front_end_of(struct span path, bool bucket_in_host);
@@ -115,6 +118,8 @@ struct request {
     const char *action;      /* the route's name in the policy language; NULL: none */
     struct span
         object_tags; /* of the object that is there, where the policy asks for them */
+    struct span
+        request_tags; /* that a body gives; NULL `at`: those of the header x-amz-tagging */
     const struct cors_rule *cors; /* its lines go into every answer; NULL: none */
     bool cors_any;                /* it allows every origin */
     const struct peer_head *from; /* another node passed it on; NULL: a client's own */

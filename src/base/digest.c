@@ -9,8 +9,10 @@
 #define OPENSSL_SUPPRESS_DEPRECATED 1
 
 #include <assert.h>
+#include <limits.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
+#include <openssl/hmac.h>
 #include <openssl/sha.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -225,6 +227,20 @@ hash_hkdf_sha256(const void *secret, size_t secret_len, const void *salt, size_t
     info[len] = 1; /* the first and only block */
     hash_hmac_sha256(extracted, sizeof extracted, info, len + 1, out);
     hash_wipe(extracted, sizeof extracted);
+}
+
+void
+hash_hmac_sha1(const void *key, size_t key_len, const void *data, size_t len,
+               unsigned char out[20])
+{
+    unsigned got = 0;
+
+    assert(key_len <= INT_MAX);
+    pthread_once(&fetch_once, digest_fetch);
+    digest_must(HMAC(fetched[DIGEST_SHA1], key_len > 0 ? key : "", (int)key_len, data,
+                     len, out, &got) != NULL,
+                "HMAC-SHA1");
+    assert(got == kinds[DIGEST_SHA1].len);
 }
 
 bool

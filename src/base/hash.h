@@ -53,6 +53,9 @@ void hash_hmac_sha256(const void *key, size_t key_len, const void *data, size_t 
 /* HKDF with HMAC-SHA256 (RFC 5869), 32 bytes: one key for each `label` out of a secret. */
 void hash_hkdf_sha256(const void *secret, size_t secret_len, const void *salt,
                       size_t salt_len, const char *label, unsigned char out[32]);
+/* HMAC-SHA1: signatures of old forms only. */
+void hash_hmac_sha1(const void *key, size_t key_len, const void *data, size_t len,
+                    unsigned char out[20]);
 /* HMAC-SHA256 with a key that is used often: half the work is done once. Plain data, but
  * secret: wipe it. */
 struct hmac_key {

@@ -53,7 +53,9 @@ struct store_condition {
     bool if_size, if_mtime;
     uint64_t size;
     int64_t mtime_s;
-    bool or_absent; /* ETag, size and time are ignored if there is no object (DELETE) */
+    bool
+        or_absent; /* DELETE: ETag, size and time are ignored if there is no object, but a delete
+                     * marker has none of them (ERR_PRECONDITION) */
 };
 struct md5_etag {
     uint8_t md5[16];

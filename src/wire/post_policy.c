@@ -23,7 +23,9 @@ is_free(struct span name)
     for (size_t i = 0; i < ARRAY_LEN(free_names); i++)
         if (span_case_is(name, free_names[i]))
             return true;
-    return post_policy_is_ignored(name);
+    /* A checksum demands something of the file: it gives the sender nothing. */
+    return post_policy_is_ignored(name) ||
+           (name.len > 15 && strncasecmp(name.at, "x-amz-checksum-", 15) == 0);
 }
 
 static enum err

@@ -66,6 +66,8 @@ static const char *const condition_keys[] = {
     "s3:x-amz-server-side-encryption-customer-algorithm",
     "s3:x-amz-storage-class",
     "s3:x-amz-content-sha256",
+    "s3:if-match",
+    "s3:if-none-match",
     "s3:existingobjecttag/",
     "s3:requestobjecttag/",
 };
@@ -258,6 +260,8 @@ take_condition_key(struct parsing *p, const char *given, struct condition *c)
             strncmp(condition_keys[i], c->key, lower) == 0) {
             if (strncmp(c->key, "s3:existingobjecttag/", lower) == 0 && slash != NULL)
                 p->policy->asks_tags = true;
+            if (strncmp(c->key, "s3:requestobjecttag/", lower) == 0 && slash != NULL)
+                p->policy->asks_request_tags = true;
             return ERR_OK;
         }
     return bad_policy(p, "this condition key is not built:", given);

@@ -26,6 +26,8 @@ void s3policy_free(struct s3policy **pp); /* NULL is fine */
 bool s3policy_is_public(const struct s3policy *p);
 /* True if a condition asks for the tags of the object that is there (s3:ExistingObjectTag/...). */
 bool s3policy_asks_tags(const struct s3policy *p);
+/* True if one asks for the tags that the request gives (s3:RequestObjectTag/...). */
+bool s3policy_asks_request_tags(const struct s3policy *p);
 
 /* The value of a condition key in the request that is evaluated, lower case: "aws:sourceip", "s3:prefix",
  * "s3:existingobjecttag/NAME" (its NAME unchanged). False: the request has none. */

@@ -205,6 +205,12 @@ s3policy_asks_tags(const struct s3policy *p)
     return p->asks_tags;
 }
 
+bool
+s3policy_asks_request_tags(const struct s3policy *p)
+{
+    return p->asks_request_tags;
+}
+
 enum s3policy_verdict
 s3policy_evaluate(const struct s3policy *p, const struct s3policy_request *r,
                   bool ignore_public)

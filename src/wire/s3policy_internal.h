@@ -34,7 +34,7 @@ struct statement {
 struct s3policy {
     struct statement *at;
     uint32_t count;
-    bool asks_tags;
+    bool asks_tags, asks_request_tags;
 };
 
 /* ADDRESS or ADDRESS/BITS; false: it is none. IPv4 is kept as its mapped IPv6 address. */

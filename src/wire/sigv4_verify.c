@@ -149,7 +149,7 @@ check_query_time(const struct sigv4_auth *auth, int64_t now_s, struct arena *a,
 
     if (auth->date_s - now_s > (int64_t)auth->skew_s)
         return fault_set(f, S3_AccessDenied, "Request is not valid yet");
-    if (now_s <= end_s)
+    if (now_s < end_s)
         return ERR_OK;
     fault_set(f, S3_AccessDenied, "Request has expired");
     fault_add(f, "X-Amz-Expires", arena_number(a, auth->expires_s));

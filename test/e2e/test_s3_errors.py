@@ -121,7 +121,7 @@ def test_sentences_that_people_search_for(server, s3, bucket):
     said = {
         "NoSuchKey": "The specified key does not exist.",
         "NoSuchBucket": "The specified bucket does not exist",
-        "BucketAlreadyOwnedByYou": "Your previous request to create the named bucket succeeded and you already own it.",
+        "BucketAlreadyExists": "The requested bucket name is not available. The bucket namespace is shared by all users of the system. Please select a different name and try again.",
         "BucketNotEmpty": "The bucket you tried to delete is not empty",
         "InvalidRange": "The requested range is not satisfiable",
         "PreconditionFailed": "At least one of the pre-conditions you specified did not hold",
@@ -136,7 +136,7 @@ def test_sentences_that_people_search_for(server, s3, bucket):
     answers = [
         refused(s3.get_object, Bucket=bucket, Key="none")[1],
         refused(s3.get_object, Bucket="there-is-none", Key="k")[1],
-        refused(s3.create_bucket, Bucket=bucket)[1],
+        refused(s3.create_bucket, Bucket=bucket, ACL="public-read")[1],
         refused(s3.delete_bucket, Bucket=bucket)[1],
         refused(s3.get_object, Bucket=bucket, Key="k", Range="bytes=10-")[1],
         refused(s3.put_object, Bucket=bucket, Key="k", Body=b"", IfNoneMatch="*")[1],

@@ -92,6 +92,19 @@ def test_deleting_the_current_version_brings_back_the_one_before(s3, versioned):
     s3.delete_bucket(Bucket=versioned)
 
 
+def test_a_marker_meets_no_condition(s3, versioned):
+    """A conditional DELETE looks at the current version: a delete marker has no ETag, size or time that could be right."""
+    etag = s3.put_object(Bucket=versioned, Key="k", Body=b"12345")["ETag"]
+    delete = {"Bucket": versioned, "Key": "k"}
+    assert s3.delete_object(IfMatch=etag, **delete)["DeleteMarker"] is True
+    for condition in ({"IfMatch": etag}, {"IfMatch": "*"}, {"IfMatchSize": 5}):
+        assert error_of(s3.delete_object, **condition, **delete) == (412, "PreconditionFailed")
+    answer = s3.delete_objects(Bucket=versioned, Delete={"Objects": [{"Key": "k", "ETag": etag}, {"Key": "none", "ETag": etag}]})
+    assert [e["Code"] for e in answer["Errors"]] == ["PreconditionFailed"] and [d["Key"] for d in answer["Deleted"]] == ["none"]
+    assert error_of(s3.put_object, Body=b"", IfMatch=etag, **delete) == (404, "NoSuchKey")  # a write sees no object there
+    assert [how for key, _, how, _ in listed(s3, versioned) if key == "k"] == ["Versions", "DeleteMarkers"]
+
+
 def test_null_versions(s3, bucket):
     assert put(s3, bucket, "k", b"before") is None
     s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
@@ -99,7 +112,8 @@ def test_null_versions(s3, bucket):
     second = put(s3, bucket, "k", b"second")
     assert s3.get_object(Bucket=bucket, Key="k", VersionId="null")["Body"].read() == b"before"
     s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Suspended"})
-    assert put(s3, bucket, "k", b"third") == "null"
+    assert put(s3, bucket, "k", b"third") is None  # as AWS; reads name it
+    assert s3.head_object(Bucket=bucket, Key="k")["VersionId"] == "null"
     assert s3.get_object(Bucket=bucket, Key="k", VersionId="null")["Body"].read() == b"third"
     assert listed(s3, bucket) == [("k", "null", "Versions", True), ("k", second, "Versions", False)]
     answer = s3.delete_object(Bucket=bucket, Key="k")

@@ -1,6 +1,9 @@
 """Safe to expose: TLS and its renewal, reload, users and their grants, what the audit log holds, and where secrets are not."""
 
+import base64
 import contextlib
+import datetime
+import hmac
 import http.client
 import json
 import os
@@ -429,12 +432,68 @@ def test_browser_upload(guarded):
         status, _, answer = post_form(url, {**fields, **change}, data, name="refused")
         assert status in (400, 403) and code in answer, (change, answer)
     assert post_form(f"{guarded.endpoint}/forms", {"key": "unsigned"}, b"1")[0] == 403
+    assert b"named 'policy'" in post_form(url, {name: value for name, value in fields.items() if name != "policy"}, b"1")[2]
     there = s3.generate_presigned_post("forms", "r", Fields={"success_action_redirect": "http://site.example/done?a=1"}, Conditions=[["starts-with", "$success_action_redirect", "http://site.example/"]])
     status, headers, _ = post_form(there["url"], there["fields"], b"1")
     assert status == 303 and headers["Location"].startswith("http://site.example/done?a=1&bucket=forms&key=r&etag=%22")
     late = s3.generate_presigned_post("forms", "late", ExpiresIn=-1)
     assert b"Policy expired" in post_form(late["url"], late["fields"], b"1")[2]
     assert [o["Key"] for o in s3.list_objects_v2(Bucket="forms")["Contents"]] == ["r", "up/a b.txt"]
+
+
+def form_v2(keys, bucket, fields, conditions=(), seconds=600):
+    """The fields of a form with a signature of Version 2, as old pages have it."""
+    until = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=seconds)
+    said = [{"bucket": bucket}, *({name: value} for name, value in fields.items()), *conditions]
+    policy = base64.b64encode(json.dumps({"expiration": until.strftime("%Y-%m-%dT%H:%M:%SZ"), "conditions": said}).encode())
+    signature = base64.b64encode(hmac.new(keys[1].encode(), policy, "sha1").digest())
+    return {"AWSAccessKeyId": keys[0], "policy": policy.decode(), "signature": signature.decode(), **fields}
+
+
+def test_form_signed_by_version_2(guarded):
+    """Forms only: everywhere else Version 2 is refused. Conditions, expiry, keys and tokens as with Version 4."""
+    s3 = boto(guarded.endpoint, guarded.keys())
+    s3.create_bucket(Bucket="forms-2")
+    url = f"{guarded.endpoint}/forms-2"
+    good = form_v2(guarded.keys(), "forms-2", {"acl": "private"}, [["starts-with", "$key", "up/"]])
+    assert post_form(url, {"key": "up/${filename}", **good}, b"old", name="f")[0] == 204
+    assert s3.get_object(Bucket="forms-2", Key="up/f")["Body"].read() == b"old"
+    for change, code in (
+        ({"key": "elsewhere/${filename}"}, b"AccessDenied"),
+        ({"acl": "public-read"}, b"AccessDenied"),
+        ({"signature": good["signature"][::-1]}, b"SignatureDoesNotMatch"),
+        ({"signature": good["signature"][:-1]}, b"SignatureDoesNotMatch"),
+        ({"signature": ""}, b"named 'signature'"),
+        ({"AWSAccessKeyId": "STRANGER"}, b"InvalidAccessKeyId"),
+        ({"x-amz-security-token": "none"}, b"InvalidToken"),
+        ({"x-amz-signature": "0" * 64}, b"Only one auth mechanism"),
+        ({"policy": ""}, b"named 'policy'"),
+    ):
+        status, _, answer = post_form(url, {"key": "up/x", **good, **change}, b"2")
+        assert status in (400, 403) and code in answer, (change, answer)
+    late = form_v2(guarded.keys(), "forms-2", {"key": "late"}, seconds=-1)
+    assert b"Policy expired" in post_form(url, late, b"3")[2]
+    other = form_v2(guarded.keys(), "another", {"key": "k"})
+    assert post_form(url, other, b"4")[0] == 403
+    # A checksum needs no condition: it asks for more, and gives nothing.
+    summed = {**form_v2(guarded.keys(), "forms-2", {"key": "summed"}), "x-amz-checksum-crc32": "y/Q5Jg=="}
+    assert post_form(url, summed, b"123456789")[0] == 204
+    assert b"BadDigest" in post_form(url, summed, b"123456780")[2]
+    assert [o["Key"] for o in s3.list_objects_v2(Bucket="forms-2")["Contents"]] == ["summed", "up/f"]
+
+
+def test_an_empty_authorization_is_no_authorization(guarded):
+    """A header without a claim is a caller without a key, and a claim that is none of ours is refused: neither gets in."""
+    s3 = boto(guarded.endpoint, guarded.keys())
+    s3.create_bucket(Bucket="claims")
+    for claim in ("", " ", "AWS4-HMAC-SHA256", "Basic YTpi", "AWS a:b", "none"):
+        for method, path in (("PUT", "/new-bucket"), ("PUT", "/claims/k"), ("GET", "/claims"), ("GET", "/")):
+            request = urllib.request.Request(guarded.endpoint + path, method=method, headers={"Authorization": claim})
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                urllib.request.urlopen(request)
+            assert refused.value.code in (400, 403), (claim, method, path)
+            assert claim.strip() or b"AccessDenied" in refused.value.read()
+    assert "Contents" not in s3.list_objects_v2(Bucket="claims") and "new-bucket" not in [b["Name"] for b in s3.list_buckets()["Buckets"]]
 
 
 def test_a_form_says_each_thing_once(guarded):
@@ -498,6 +557,7 @@ def test_cors(guarded):
     status, headers = ask("GET")  # refused, and the page may read why
     assert status == 403 and headers["Access-Control-Allow-Origin"] == "http://a.example" and headers["Access-Control-Expose-Headers"] == "ETag"
     assert ask("GET", "http://evil")[1]["Access-Control-Allow-Origin"] is None
+    assert ask("GET", Access_Control_Request_Method="DELETE")[1]["Access-Control-Allow-Origin"] is None
     s3.delete_bucket_cors(Bucket="cors")
     assert ask("GET")[1]["Access-Control-Allow-Origin"] is None
 

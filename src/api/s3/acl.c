@@ -185,6 +185,18 @@ s3_bucket_list_gives_others(const struct map_bucket *b)
     return others;
 }
 
+struct span
+s3_owner_of(const struct map_bucket *b, struct span kept_acl)
+{
+    struct s3acl acl;
+
+    assert(b != NULL);
+    return kept_acl.len > 0 && b->ownership != MAP_BUCKET_OWNER_ENFORCED &&
+                   s3acl_decode(kept_acl, &acl)
+               ? acl.owner
+               : access_owner_name(b);
+}
+
 /* ---- the documents ---- */
 
 static struct span

@@ -58,7 +58,8 @@ s3_list_all_buckets(struct request *q)
     return s3_document_answer(q, &d);
 }
 
-/* The bucket that is there is the caller's own, made in the same way. */
+/* The bucket that is there is the caller's own, made in the same way. Then us-east-1 answers as if it were made now, and
+ * the other regions BucketAlreadyOwnedByYou. */
 static bool
 s3_is_own_bucket(const struct request *q, const struct map_bucket_access *wanted)
 {
@@ -67,7 +68,7 @@ s3_is_own_bucket(const struct request *q, const struct map_bucket_access *wanted
     struct span acl =
         b != NULL && b->acl != NULL ? span_of(b->acl) : (struct span){"", 0};
 
-    return b != NULL && span_eq(access_owner_name(b), wanted->owner) &&
+    return b != NULL && !b->cached && span_eq(access_owner_name(b), wanted->owner) &&
            span_eq(acl, wanted->acl);
 }
 
@@ -95,10 +96,11 @@ s3_create_bucket(struct request *q)
             "x-amz-bucket-object-lock-enabled: object lock is not implemented");
     rc = make_bucket(q, q->name.bucket, NULL, &access, &made, &eb);
     map_bucket_drop(&made);
-    if (rc == ERR_EXISTS)
-        return s3_fault(q, s3_is_own_bucket(q, &access) ? S3_BucketAlreadyOwnedByYou
-                                                        : S3_BucketAlreadyExists);
-    if (rc != ERR_OK)
+    if (rc == ERR_EXISTS && !s3_is_own_bucket(q, &access))
+        return s3_fault(q, S3_BucketAlreadyExists);
+    if (rc == ERR_EXISTS && strcmp(q->api->options.region, "us-east-1") != 0)
+        return s3_fault(q, S3_BucketAlreadyOwnedByYou);
+    if (rc != ERR_OK && rc != ERR_EXISTS)
         return fault_from(q, rc, &eb);
     http_headerf(q->http, "location", "/%.*s", SPAN_ARG(q->name.bucket));
     return s3_answer_empty(q, 200);

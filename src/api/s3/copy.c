@@ -390,7 +390,7 @@ s3_copy_object(struct request *q)
     object_get_end(&c->get);
     if (rc == ERR_OK) {
         put_source_version(c);
-        s3_put_version_of(q, info);
+        s3_put_new_version(q, info);
         rc = answer_copy(q, "CopyObjectResult", info);
     }
     map_bucket_drop(&c->from);

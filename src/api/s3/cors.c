@@ -24,13 +24,16 @@ void
 s3_cors_match(struct request *q)
 {
     const struct http_head *h = q->http->head;
+    struct span method =
+        fields_get(http_fields(h), "access-control-request-method"); /* as with AWS */
     struct cors rules;
     bool any = false;
 
     if (!rules_of(q, &rules))
         return;
-    q->cors = cors_find(&rules, http_get(h, HTTP_ORIGIN), h->method_text,
-                        (struct span){"", 0}, &any);
+    q->cors =
+        cors_find(&rules, http_get(h, HTTP_ORIGIN),
+                  method.len > 0 ? method : h->method_text, (struct span){"", 0}, &any);
     q->cors_any = any;
 }
 

@@ -1,13 +1,11 @@
-/* form: upload from a browser's form (POST policy, SigV4). Fields come first, then the file; what stands behind it means
- * nothing. The fields identify the user, so the gate lets the route through and this file checks the rights. */
+/* form: upload from a browser's form. Fields come first, then the file; what stands behind it means nothing. The fields
+ * identify the user (form_auth.c), so the gate lets the route through and this file checks the rights. */
 #include <string.h>
 
 #include "api/s3/s3.h"
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/uri.h"
-#include "rt/loop.h"
-#include "rt/time.h"
 #include "wire/form.h"
 #include "wire/post_policy.h"
 #include "wire/s3tags.h"
@@ -27,6 +25,7 @@ struct upload {
     size_t field_bytes;
     struct span filename, file_type;
     struct span key;
+    struct span tags; /* of the field `tagging`, as they are kept; NULL `at`: none */
     bool names_bucket, with_policy;
     struct post_policy policy;
     struct checksum_value sum; /* what a field promises; CHECKSUM_NONE: nothing */
@@ -38,6 +37,14 @@ static struct span
 form_field(const struct upload *u, const char *name)
 {
     return fields_get((struct fields){u->fields, u->count}, name);
+}
+
+static void
+form_set_field(struct upload *u, const char *name, struct span value)
+{
+    for (size_t i = 0; i < u->count; i++)
+        if (span_is(u->fields[i].name, name))
+            u->fields[i].value = value;
 }
 
 /* ---- reading ---- */
@@ -106,9 +113,8 @@ form_add_field(struct upload *u, const struct field *f)
         u->names_bucket = true;
         return span_eq(f->value, q->name.bucket)
                    ? ERR_OK
-                   : fault_argument(
-                         &q->fault, "bucket", f->value,
-                         "The field 'bucket' names another bucket than the URL");
+                   : fault_set(&q->fault, S3_AccessDenied,
+                               "The field 'bucket' names another bucket than the URL");
     }
     u->fields[u->count++] = *f;
     return ERR_OK;
@@ -188,6 +194,7 @@ base_name(struct span path)
     return path;
 }
 
+/* The field `key` with the name of the file in it. The policy's conditions apply to the result, as with AWS. */
 static enum err
 form_parse_key(struct upload *u)
 {
@@ -211,68 +218,12 @@ form_parse_key(struct upload *u)
         memcpy(key + before, name.len > 0 ? name.at : "", name.len);
         memcpy(key + before + name.len, behind.len > 0 ? behind.at : "", behind.len);
         u->key = (struct span){key, before + name.len + behind.len};
+        form_set_field(u, "key", u->key);
     }
     if (u->key.len == 0)
         return fault_argument(&q->fault, "key", given,
                               "User key must have a length greater than 0.");
     return s3_key_check(u->key, q->arena, &q->fault);
-}
-
-static enum err
-form_missing(struct request *q, const char *name)
-{
-    return fault_argument(&q->fault, name, SPAN(""),
-                          "Bucket POST must contain a field named '%s'. If it is "
-                          "specified, please check the order of the fields.",
-                          name);
-}
-
-/* The signature over the policy, by the key that the fields name. */
-static enum err
-form_check_signature(struct upload *u, struct span policy, int64_t *now_s)
-{
-    static const char *const names[] = {"x-amz-algorithm", "x-amz-credential",
-                                        "x-amz-date", "x-amz-signature"};
-    struct request *q = u->q;
-    struct span date = form_field(u, "x-amz-date"),
-                claimed = form_field(u, "x-amz-signature");
-    const struct auth_key *k;
-    struct hmac_key key;
-    char signature[SHA256_HEX + 1];
-    enum err rc;
-
-    if (form_field(u, "awsaccesskeyid").at != NULL)
-        return fault_set(&q->fault, S3_InvalidRequest,
-                         "The authorization mechanism you have provided is not "
-                         "supported. Please use AWS4-HMAC-SHA256.");
-    for (size_t i = 0; i < ARRAY_LEN(names); i++)
-        if (form_field(u, names[i]).len == 0)
-            return form_missing(q, names[i]);
-    if (!span_is(form_field(u, "x-amz-algorithm"), "AWS4-HMAC-SHA256"))
-        return fault_argument(&q->fault, "x-amz-algorithm",
-                              form_field(u, "x-amz-algorithm"),
-                              "Only AWS4-HMAC-SHA256 is supported");
-    rc = sigv4_parse_credential(form_field(u, "x-amz-credential"), date, &q->caller.auth,
-                                &q->fault);
-    q->caller.auth.token = form_field(u, "x-amz-security-token");
-    if (rc == ERR_OK)
-        rc = s3_find_key(q, &k, now_s);
-    if (rc != ERR_OK)
-        return rc;
-    sigv4_key(q->api->keys[rt_loop_index()], span_of(k->secret), q->caller.auth.day,
-              q->caller.auth.region, &key);
-    sigv4_hex(&key, policy, signature);
-    hash_wipe(&key, sizeof key);
-    if (claimed.len != SHA256_HEX ||
-        !hash_same_secret(claimed.at, signature, SHA256_HEX)) {
-        fault_set(&q->fault, S3_SignatureDoesNotMatch, NULL);
-        fault_add(&q->fault, "AWSAccessKeyId", q->caller.auth.access_key);
-        fault_add(&q->fault, "StringToSign", policy);
-        fault_add(&q->fault, "SignatureProvided", claimed);
-        return ERR_DENIED;
-    }
-    gate_admit_key(q, k);
-    return ERR_OK;
 }
 
 static enum err
@@ -285,15 +236,13 @@ check_policy(struct upload *u)
     int len;
     enum err rc;
 
-    if (text.len == 0) /* unsigned: the rights of the anonymous caller */
-        return q->caller.kind == CALLER_LOCAL
-                   ? ERR_OK
-                   : fault_set(&q->fault, S3_AccessDenied, NULL);
+    if (!s3_form_is_signed((struct fields){u->fields, u->count}))
+        return ERR_OK; /* the rights of the caller without a key */
     if (text.len > POST_POLICY_MAX)
         return fault_set(&q->fault, S3_InvalidPolicyDocument,
                          "The policy has %zu bytes, at most %u are taken", text.len,
                          POST_POLICY_MAX);
-    rc = form_check_signature(u, text, &now_s);
+    rc = s3_form_identify(q, (struct fields){u->fields, u->count}, &now_s);
     if (rc != ERR_OK)
         return rc;
     json = arena_alloc(request_work(q), text.len);
@@ -302,7 +251,6 @@ check_policy(struct upload *u)
         return fault_set(&q->fault, S3_InvalidPolicyDocument,
                          "Invalid Policy: it is not base64");
     u->with_policy = true;
-    /* ${filename} is compared as it was written: the policy's author knew the form, not the file. */
     return post_policy_check(
         (struct span){json, (size_t)len},
         &(struct post_policy_form){{u->fields, u->count}, q->name.bucket, u->file_type},
@@ -328,15 +276,35 @@ refuse_unbuilt(struct upload *u)
     return ERR_OK;
 }
 
+/* Tags come as a document in the field `tagging`. */
+static enum err
+form_parse_tags(struct upload *u)
+{
+    struct request *q = u->q;
+    struct span tags = form_field(u, "tagging");
+    enum err rc;
+
+    if (tags.len == 0)
+        return ERR_OK;
+    rc = s3tags_parse_document(tags, S3TAGS_OF_OBJECT, request_work(q), &u->tags,
+                               &q->fault);
+    q->request_tags = u->tags;
+    return rc;
+}
+
 static enum err
 form_check(struct upload *u)
 {
     struct request *q = u->q;
     struct fields fields = {u->fields, u->count};
-    enum err rc = check_policy(u);
+    enum err rc = form_parse_key(u);
 
     if (rc == ERR_OK)
-        rc = form_parse_key(u);
+        rc = check_policy(u);
+    if (rc == ERR_OK)
+        rc = s3_find_bucket(q);
+    if (rc == ERR_OK)
+        rc = form_parse_tags(u);
     if (rc == ERR_OK)
         rc = caller_require(q, AUTH_WRITE, q->name.bucket, u->key);
     if (rc != ERR_OK) {
@@ -356,20 +324,6 @@ form_check(struct upload *u)
 
 /* ---- storing ---- */
 
-/* Tags come as a document in the field `tagging`. */
-static enum err
-form_meta_fields(struct upload *u, struct fields as_headers, struct object_meta *out)
-{
-    struct request *q = u->q;
-    struct span tags = form_field(u, "tagging");
-    enum err rc = s3_meta_from_fields(q, as_headers, out);
-
-    if (rc != ERR_OK || tags.len == 0)
-        return rc;
-    return s3tags_parse_document(tags, S3TAGS_OF_OBJECT, request_work(q), &out->tags,
-                                 &q->fault);
-}
-
 static enum err
 form_meta_of(struct upload *u, struct object_meta *out)
 {
@@ -387,7 +341,8 @@ form_meta_of(struct upload *u, struct object_meta *out)
     if (!typed && u->file_type.len > 0 &&
         (!u->with_policy || u->policy.names_content_type))
         as_headers[n++] = (struct field){SPAN("content-type"), u->file_type};
-    rc = form_meta_fields(u, (struct fields){as_headers, n}, out);
+    rc = s3_meta_from_fields(q, (struct fields){as_headers, n}, out);
+    out->tags = u->tags;
     return rc == ERR_OK ? s3_acl_of_new_object(q, form_field(u, "acl"), out) : rc;
 }
 
@@ -517,6 +472,7 @@ form_answer(struct upload *u, const struct object_info *info)
     buf_init(&body, KIB(32));
     request_put_ids(q);
     s3_put_etag(q, info->etag);
+    s3_put_new_version(q, info);
     s3_put_checksum_header(q, &info->meta);
     if (redirect_to(u, info, &location)) {
         http_header(q->http, "location", buf_span(&location));
@@ -570,8 +526,6 @@ s3_post_form(struct request *q)
     rc = parse_fields(u);
     if (rc == ERR_OK)
         rc = form_check(u);
-    if (rc == ERR_OK)
-        rc = s3_find_bucket(q);
     if (rc == ERR_OK) {
         http_body_trust(q->http);
         rc = form_store(u, info);

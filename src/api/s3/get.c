@@ -170,25 +170,26 @@ check_parameters(struct request *q, struct asked *out)
     return rc;
 }
 
-/* The checksum of the bytes of one part: of a COMPOSITE upload its own, like AWS; of an object that came whole that of
- * the object, which is its only part. */
+/* The checksum of the bytes of one part, where it is of the object's algorithm; of an object that came whole that of the
+ * object, which is its only part. */
 static void
 put_part_sum(struct request *q, const struct object_info *info,
              const struct object_part_place *part)
 {
     struct object_meta own = info->meta;
 
-    if (part != NULL && own.checksum_type != CHECKSUM_COMPOSITE)
+    if (part != NULL && part->checksum_algorithm != own.checksum_algorithm)
         return;
     if (part != NULL) {
-        own.checksum_algorithm = part->checksum_algorithm;
         own.checksum_type = CHECKSUM_TYPE_NONE; /* the value of a part has no "-N" */
         own.checksum = part->checksum;
     }
     s3_put_checksum_header(q, &own);
-    if (part != NULL && part->checksum.len > 0)
-        http_header(q->http, "x-amz-checksum-type",
-                    span_of(checksum_type_name(CHECKSUM_COMPOSITE)));
+    if (part != NULL && part->checksum.len > 0 &&
+        info->meta.checksum_type != CHECKSUM_TYPE_NONE)
+        http_header(
+            q->http, "x-amz-checksum-type",
+            span_of(checksum_type_name((enum checksum_type)info->meta.checksum_type)));
 }
 
 /* The bytes of one part. An object that came whole has one. */

@@ -1,6 +1,9 @@
 /* list_uploads: the uploads of a bucket that are in progress. */
+#include <assert.h>
+
 #include "api/access.h"
 #include "api/s3/s3.h"
+#include "base/mem.h"
 #include "base/num.h"
 
 #define RESULT_MAX (8u << 20)
@@ -44,9 +47,47 @@ put_upload(struct xml *x, const struct object_upload *u, const struct s3_page_qu
     xml_close(x);
 }
 
+/* The owners of the uploads of a page, in the request's memory. One record is read for each upload: only where users other
+ * than the owner of the bucket can own one. */
+static enum err
+owners_of_uploads(struct request *q, const struct object_upload_page *page,
+                  struct span **out)
+{
+    struct span *owners =
+        arena_alloc(request_work(q), (page->count + 1) * sizeof *owners);
+    struct span of_bucket = access_owner_name(q->bucket);
+    bool others = of_bucket.len > 0 && !q->bucket->cached &&
+                  q->bucket->ownership != MAP_BUCKET_OWNER_ENFORCED;
+    struct arena *scratch = arena_new(KIB(4), KIB(64));
+    enum err rc = ERR_OK;
+
+    for (uint32_t i = 0; i < page->count && rc == ERR_OK; i++) {
+        const struct object_upload *u = &page->entries[i];
+        struct object_meta meta;
+        struct errbuf eb = {{0}};
+
+        owners[i] = of_bucket;
+        if (!others || u->upload_id.len == 0)
+            continue;
+        arena_reset(scratch);
+        rc = object_upload_meta(q->api->options.object, q->bucket, u->key, u->upload_id,
+                                scratch, &meta, &eb);
+        if (rc == ERR_OK)
+            owners[i] = arena_span(request_work(q), s3_owner_of(q->bucket, meta.acl));
+        else if (rc == ERR_NO_UPLOAD)
+            rc = ERR_OK; /* it ended since the page was made */
+        else
+            fault_from(q, rc, &eb);
+    }
+    arena_free(&scratch);
+    assert((rc == ERR_OK) == (q->fault.code == S3_OK));
+    *out = owners;
+    return rc;
+}
+
 static void
 put_uploads(struct request *q, struct xml *x, const struct request_of_uploads *l,
-            const struct object_upload_page *page)
+            const struct object_upload_page *page, const struct span *owners)
 {
     const struct object_upload *last =
         page->count > 0 ? &page->entries[page->count - 1] : NULL;
@@ -62,10 +103,10 @@ put_uploads(struct request *q, struct xml *x, const struct request_of_uploads *l
     xml_bool(x, "IsTruncated", page->truncated);
     for (uint32_t i = 0; i < page->count; i++)
         if (page->entries[i].upload_id.len > 0)
-            put_upload(x, &page->entries[i], &l->page, access_owner_name(q->bucket));
+            put_upload(x, &page->entries[i], &l->page, owners[i]);
     for (uint32_t i = 0; i < page->count; i++)
         if (page->entries[i].upload_id.len == 0)
-            put_upload(x, &page->entries[i], &l->page, access_owner_name(q->bucket));
+            put_upload(x, &page->entries[i], &l->page, owners[i]);
 }
 
 enum err
@@ -74,6 +115,7 @@ s3_list_uploads(struct request *q)
     struct request_of_uploads *l = arena_alloc(q->arena, sizeof *l);
     struct object_upload_list_options o;
     struct object_upload_page page = {0};
+    struct span *owners = NULL;
     struct errbuf eb = {{0}};
     struct s3_document d;
     enum err rc;
@@ -92,7 +134,10 @@ s3_list_uploads(struct request *q)
                                 &page, &eb);
     if (rc != ERR_OK)
         return fault_from(q, rc, &eb);
+    rc = owners_of_uploads(q, &page, &owners);
+    if (rc != ERR_OK)
+        return rc;
     s3_document_begin(&d, RESULT_MAX, "ListMultipartUploadsResult");
-    put_uploads(q, &d.xml, l, &page);
+    put_uploads(q, &d.xml, l, &page, owners);
     return s3_document_answer(q, &d);
 }

@@ -291,7 +291,7 @@ s3_complete_upload(struct request *q)
         return s3_condition_fault(q, what.condition, rc, &eb);
     if (rc != ERR_OK)
         return complete_fault(q, &what, &bad, rc, &eb);
-    s3_put_version_of(q, info);
+    s3_put_new_version(q, info);
     return answer_complete(q, info);
 }
 
@@ -354,7 +354,7 @@ answer_parts(struct request *q, const struct page_of_parts *p)
     xml_span(&d.xml, "Bucket", q->name.bucket);
     xml_span(&d.xml, "Key", q->name.key);
     xml_span(&d.xml, "UploadId", p->upload_id);
-    s3_xml_initiator(&d.xml, access_owner_name(q->bucket));
+    s3_xml_initiator(&d.xml, s3_owner_of(q->bucket, p->meta->acl));
     xml_text(&d.xml, "StorageClass", "STANDARD");
     xml_u64(&d.xml, "PartNumberMarker", p->after);
     xml_u64(&d.xml, "NextPartNumberMarker",

@@ -60,7 +60,7 @@ s3_put_object(struct request *q)
     if (rc != ERR_OK)
         return rc;
     s3_put_etag(q, info->etag);
-    s3_put_version_of(q, info);
+    s3_put_new_version(q, info);
     s3_put_checksum_header(q, &info->meta);
     return s3_answer_empty(q, 200);
 }

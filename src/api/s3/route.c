@@ -104,7 +104,7 @@ static const struct route routes[] = {
      s3_object_attributes},
     {G, OBJECT, "tagging", NEED_READ, "s3:GetObjectTagging", NEEDS_BUCKET, OP_other,
      s3_get_object_tags},
-    {P, OBJECT, "tagging", NEED_WRITE, "s3:PutObjectTagging", NEEDS_BUCKET, OP_other,
+    {P, OBJECT, "tagging", NEED_WRITE_TAGS, "s3:PutObjectTagging", NEEDS_BUCKET, OP_other,
      s3_put_object_tags},
     {D, OBJECT, "tagging", NEED_WRITE, "s3:DeleteObjectTagging", NEEDS_BUCKET, OP_other,
      s3_delete_object_tags},

@@ -77,6 +77,11 @@ s3_operation s3_preflight, s3_put_bucket_cors, s3_get_bucket_cors, s3_delete_buc
 void s3_cors_match(struct request *q);
 /* form.c */
 s3_operation s3_post_form;
+/* form_auth.c: the form has a policy or claims a key. */
+bool s3_form_is_signed(struct fields form);
+/* The user whose key signed the policy of the form becomes the caller. `form`: names in lower case. */
+enum err s3_form_identify(struct request *q, struct fields form,
+                          int64_t *now_s) MUST_CHECK;
 /* route.c */
 s3_operation s3_not_built;
 /* The table and the names that select something, for the test that holds docs/s3.md and the gate against them.
@@ -175,6 +180,8 @@ void s3_put_version(struct request *q, const char *header,
                     const struct object_version *v);
 /* x-amz-version-id, where the bucket has versions. */
 void s3_put_version_of(struct request *q, const struct object_info *info);
+/* The same of what this request has written: AWS names no version where versioning is suspended. */
+void s3_put_new_version(struct request *q, const struct object_info *info);
 /* fault_from() for an object that was looked for: NoSuchKey, NoSuchVersion, or what a delete marker means. */
 enum err s3_missing(struct request *q, const struct object_version *v,
                     const struct object_info *info, enum err rc, const struct errbuf *eb);
@@ -183,6 +190,8 @@ enum err s3_missing(struct request *q, const struct object_version *v,
 /* `name` empty: no user in particular. */
 void s3_xml_owner(struct xml *x, struct span name);
 void s3_xml_initiator(struct xml *x, struct span name); /* of an upload, and its owner */
+/* The owner of an object or upload with this kept list. */
+struct span s3_owner_of(const struct map_bucket *b, struct span kept_acl);
 /* <ChecksumCRC32>…</> and <ChecksumType>, where there is one. */
 void s3_xml_checksum(struct xml *x, const struct object_meta *m);
 /* A document under way, of at most `max` bytes below `root`. It points into itself: not to be moved. */

@@ -141,6 +141,10 @@ s3_put_object_tags(struct request *q)
     if (rc == ERR_OK)
         rc = s3tags_parse_document(doc, S3TAGS_OF_OBJECT, request_work(q), &tags,
                                    &q->fault);
+    if (rc == ERR_OK && access_asks_request_tags(q)) {
+        q->request_tags = tags.at != NULL ? tags : SPAN("");
+        rc = caller_require(q, AUTH_WRITE, q->name.bucket, q->name.key);
+    }
     return rc == ERR_OK ? change_tags(q, tags, 200) : rc;
 }
 

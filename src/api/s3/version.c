@@ -47,6 +47,13 @@ s3_put_version_of(struct request *q, const struct object_info *info)
         s3_put_version(q, "x-amz-version-id", &info->version);
 }
 
+void
+s3_put_new_version(struct request *q, const struct object_info *info)
+{
+    if (q->bucket->versioning == MAP_VERSIONED)
+        s3_put_version(q, "x-amz-version-id", &info->version);
+}
+
 enum err
 s3_missing(struct request *q, const struct object_version *v,
            const struct object_info *info, enum err rc, const struct errbuf *eb)

@@ -33,6 +33,8 @@ check_state(const struct store_condition *c, bool exists, const struct entry *en
         return err_set(eb, ERR_PRECONDITION, "the object has this ETag");
     if (!c->if_exists && c->etag_count == 0 && !c->if_size && !c->if_mtime)
         return ERR_OK;
+    if (!exists && c->or_absent && (entry->flags & ENTRY_MARKER) != 0)
+        return err_set(eb, ERR_PRECONDITION, "the current version is a delete marker");
     if (!exists)
         return c->or_absent ? ERR_OK
                             : err_set(eb, ERR_NOT_FOUND, "the object does not exist");

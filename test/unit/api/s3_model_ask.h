@@ -145,9 +145,8 @@ m_id_from(struct m_bucket *b, const struct m_answer *a, struct m_version *v)
 static inline void
 m_want_new_id(const struct model *m, const struct m_bucket *b, const struct m_answer *a)
 {
-    bool right = b->versioning == MAP_UNVERSIONED ? a->version[0] == '\0'
-                 : b->versioning == MAP_VERSIONED ? strlen(a->version) == 32
-                                                  : strcmp(a->version, "null") == 0;
+    bool right =
+        b->versioning == MAP_VERSIONED ? strlen(a->version) == 32 : a->version[0] == '\0';
 
     m_want(m, right, "the version id does not fit the bucket's versioning", a);
 }

@@ -62,6 +62,8 @@ static const struct {
                 "-tt+"},
     {NEED_WRITE, "-----+---+-"
                  "-tt+"},
+    {NEED_WRITE_TAGS, "-----+---+-"
+                      "-tt+"},
     {NEED_LIST, "------+--+-"
                 "-tt+"},
     {NEED_ANY_RIGHT, "----+++-+++"
@@ -277,7 +279,6 @@ what_is_no_route(struct site *s)
         {"GET", "/bkt/key?torrent", NEED_ANY_RIGHT},
         {"DELETE", "/", NEED_USER},
         {"PATCH", "/bkt/key", NEED_ANY_RIGHT},
-        {"GET", "/nobucket/key", NEED_ADMIN_ALL},
         {"GET", "/s3/bkt/key", NEED_READ},
         {"HEAD", "/s3/bkt", NEED_ANY_RIGHT},
     };
@@ -285,6 +286,22 @@ what_is_no_route(struct site *s)
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         for (enum kind k = 0; k < KINDS_; k++)
             check_one(s, rows[i].method, rows[i].target, rows[i].need, k);
+}
+
+/* As with AWS every caller learns that there is no such bucket, unless the credentials are wrong. */
+static void
+no_such_bucket(struct site *s)
+{
+    for (enum kind k = 0; k < KINDS_; k++) {
+        bool token, in = is_let_in(NEED_USER, k, &token);
+        int want = in || k == ANONYMOUS ? 404 : token ? 400 : 403;
+
+        CHECK_U64((unsigned)status_as(s, k, "GET", "/nobucket/key"), (unsigned)want);
+        CHECK_U64((unsigned)status_as(s, k, "GET", "/_nobucket/key"),
+                  want == 404 && k != ADMIN ? 403u
+                  : k == ADMIN              ? 400u
+                                            : (unsigned)want);
+    }
 }
 
 static void
@@ -622,7 +639,7 @@ forms(struct site *s)
     CHECK_U64((unsigned)site_status(s, &q), 403); /* reading is not writing */
     make_public(s, false);
     q.target = "/nobucket";
-    CHECK_U64((unsigned)site_status(s, &q), 403); /* without revealing what exists */
+    CHECK_U64((unsigned)site_status(s, &q), 404);
     CHECK_U64((unsigned)ask_as(s, &whos[ADMIN], "POST", "/bkt", q.body, false, &out),
               400);
     CHECK_SAYS(out.at, "Only one auth mechanism");
@@ -655,6 +672,7 @@ world(void *arg)
     CHECK_U64((unsigned)status_as(&s, ADMIN, "PUT", "/bkt/stays"), 200);
     every_route_by_everybody(&s);
     what_is_no_route(&s);
+    no_such_bucket(&s);
     our_own_pages(&s);
     prefixes(&s);
     keys_of_a_batch(&s);

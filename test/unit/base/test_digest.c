@@ -167,6 +167,26 @@ test_hmac(void)
     }
 }
 
+/* Vectors of RFC 2202. */
+static void
+test_hmac_sha1(void)
+{
+    unsigned char key[80], data[50], out[20];
+
+    memset(key, 0x0b, 20);
+    hash_hmac_sha1(key, 20, "Hi There", 8, out);
+    CHECK_STR(hex(out, 20), "b617318655057264e28bc0b6fb378c8ef146be00");
+    hash_hmac_sha1("Jefe", 4, "what do ya want for nothing?", 28, out);
+    CHECK_STR(hex(out, 20), "effcdf6ae5eb2fa2d27416d5f184df9c259a7c79");
+    memset(key, 0xaa, sizeof key);
+    memset(data, 0xdd, sizeof data);
+    hash_hmac_sha1(key, 20, data, sizeof data, out);
+    CHECK_STR(hex(out, 20), "125d7342b9ac11cd91a39af48aa17b4f63f175d3");
+    hash_hmac_sha1(key, 80, "Test Using Larger Than Block-Size Key - Hash Key First", 54,
+                   out);
+    CHECK_STR(hex(out, 20), "aa4ae5e15272d00e95705637ce8a3b55ed402112");
+}
+
 static void
 test_secrets(void)
 {
@@ -270,6 +290,7 @@ main(int argc, char **argv)
     RUN(test_three_parts);
     RUN(test_composite_crc);
     RUN(test_hmac);
+    RUN(test_hmac_sha1);
     RUN(test_hmac_in_two_parts);
     RUN(test_secrets);
     RUN(test_hex);

@@ -430,6 +430,9 @@ test_what_is_public(void)
         {POLICY(ST("Allow", ALL, "\"s3:*\"", KEYS,
                    IF("\"StringEquals\":{\"s3:ExistingObjectTag/a\":\"b\"}"))),
          true, true},
+        {POLICY(ST("Allow", ALL, "\"s3:*\"", KEYS,
+                   IF("\"StringEquals\":{\"s3:RequestObjectTag/a\":\"b\"}"))),
+         true, false},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
@@ -438,6 +441,8 @@ test_what_is_public(void)
         CHECK(s3policy_parse(span_of(rows[i].json), SPAN("bkt"), &p, NULL) == ERR_OK);
         CHECK(s3policy_is_public(p) == rows[i].is_public);
         CHECK(s3policy_asks_tags(p) == rows[i].asks_tags);
+        CHECK(s3policy_asks_request_tags(p) ==
+              (strstr(rows[i].json, "RequestObjectTag") != NULL));
         s3policy_free(&p);
     }
 }
