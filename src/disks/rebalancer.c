@@ -681,7 +681,8 @@ rebalancer_status(struct disks *ds, struct disks_status *out)
 
     out->pass = rb->now.pass;
     out->seen = rb->now.seen;
-    out->total = rb->now.total;
+    /* A copy that the pass made is looked at again on its new disk. */
+    out->total = MAX(rb->now.total, rb->now.seen);
     out->elapsed_ms = rb->now.pass > 0 ? rt_now_ns() / 1000000u - rb->now.began_ms : 0;
     out->moved = rb->now.moved;
     out->moved_bytes = rb->now.moved_bytes;
