@@ -45,6 +45,11 @@ stat_print_json(const struct place *p, const struct s3_object_info *o, const jso
     json_span(&j, "etag", o->etag);
     json_text(&j, "modified", date);
     json_span(&j, "content_type", o->content_type);
+    if (o->checksum_value.len > 0) {
+        json_span(&j, "checksum_algorithm", o->checksum_name);
+        json_span(&j, "checksum", o->checksum_value);
+        json_span(&j, "checksum_type", o->checksum_type);
+    }
     json_open_object(&j, "metadata");
     for (uint32_t i = 0; i < o->user_count; i++) {
         char name[128];
@@ -80,6 +85,11 @@ stat_print_table(const struct session *s, const struct place *p,
     printf("modified  %s\n", date);
     printf("etag      %.*s\n", SPAN_ARG(o->etag));
     printf("type      %.*s\n", SPAN_ARG(sentence_shown(o->content_type, a)));
+    if (o->checksum_value.len > 0)
+        printf("checksum  %.*s %.*s%s\n", SPAN_ARG(o->checksum_name),
+               SPAN_ARG(sentence_shown(o->checksum_value, a)),
+               span_is(o->checksum_type, "COMPOSITE") ? " (of the checksums of its parts)"
+                                                      : "");
     for (uint32_t i = 0; i < o->user_count; i++)
         printf("metadata  %.*s: %.*s\n", SPAN_ARG(o->user[i].name),
                SPAN_ARG(sentence_shown(o->user[i].value, a)));
@@ -105,7 +115,6 @@ print_here(const json_t *here)
 {
     const json_t *disk = json_object_get(here, "disk"),
                  *segment = json_object_get(here, "segment"),
-                 *sum = json_object_get(here, "checksum"),
                  *pin = json_object_get(here, "pin");
     bool cached = strcmp(json_get_text(here, "class", ""), "cached") == 0;
 
@@ -113,9 +122,6 @@ print_here(const json_t *here)
         printf("cached    no: the next read fetches it\n");
         return;
     }
-    if (json_is_string(sum))
-        printf("checksum  %s %s\n", json_get_text(here, "checksum_algorithm", ""),
-               json_string_value(sum));
     printf("cached    %s, on disk %s\n",
            cached ? "a copy of the remote's object" : "the object itself",
            json_get_text(disk, "path", json_get_text(disk, "id", "")));
@@ -205,7 +211,7 @@ stat_one(struct session *s)
         if (rc == ERR_OK)
             stat_bucket(s, p.bucket);
     } else if (rc == ERR_OK) {
-        rc = s3_head(s->s3, p.bucket, p.key, a, &o, &f, &s->eb);
+        rc = s3_head_sums(s->s3, p.bucket, p.key, a, &o, &f, &s->eb);
         if (rc == ERR_NOT_FOUND) /* HEAD has no words of its own */
             err_set(&s->eb, rc, "%s: there is no such object, or bucket", p.text);
         if (rc == ERR_OK)

@@ -1,6 +1,8 @@
 """What people look for in the command line: headers and tags of what goes up, versions and undo, unfinished uploads, choices by age and size,
 a limited rate; and the answer to Signature Version 2."""
 
+import base64
+import hashlib
 import json
 import os
 import re
@@ -87,6 +89,15 @@ def test_tag(cli, s3):
     assert s3.get_object_tagging(Bucket="tags", Key="k")["TagSet"] == []
     cli("tag", "s3://tags/none", status=3)
     cli("tag", "s3://tags/k", "wrong", status=2)
+
+
+def test_stat_shows_the_checksum(cli, s3):
+    s3.create_bucket(Bucket="sums")
+    sha = base64.b64encode(hashlib.sha256(b"abc").digest()).decode()
+    s3.put_object(Bucket="sums", Key="k", Body=b"abc", ChecksumAlgorithm="SHA256")
+    assert f"checksum  SHA256 {sha}\n" in cli("stat", "s3://sums/k")
+    facts = json.loads(cli("stat", "-o", "json", "s3://sums/k"))
+    assert (facts["checksum_algorithm"], facts["checksum"]) == ("SHA256", sha)
 
 
 def versions(cli, place):
