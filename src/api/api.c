@@ -9,6 +9,7 @@
 #include "api/ais/xact.h"
 #include "api/inline_get.h"
 #include "api/internal.h"
+#include "api/node_ask.h"
 #include "api/relay.h"
 #include "api/response_cache.h"
 #include "api/signature_cache.h"
@@ -136,6 +137,14 @@ api_serve(struct api *a, struct http_request *http, const struct peer_head *from
     q->op = OP_other;
     http->user = q;
     q->map_serial = map_serial(map_now(q->api->options.map));
+    if (node_ask_is_one(q)) {
+        q->front = front_end_of(SPAN("/"), false);
+        gate_admit_node(q);
+        node_ask_serve(q);
+        map_bucket_drop(&q->bucket);
+        arena_free(&q->work);
+        return;
+    }
     if (span_is(http->head->path,
                 "*")) { /* OPTIONS *: of the server, not of a resource */
         q->front = front_end_of(SPAN("/"), false);

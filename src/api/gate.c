@@ -60,7 +60,7 @@ gate_admit_key(struct request *q, const struct auth_key *k)
 }
 
 /* The sending node has checked the caller, and names it for the audit log. */
-static void
+void
 gate_admit_node(struct request *q)
 {
     struct span user = fields_get(http_fields(q->http->head), PEER_USER_FIELD);

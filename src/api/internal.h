@@ -134,6 +134,8 @@ struct request {
 enum err gate(struct request *q, enum need need) MUST_CHECK;
 /* Sets the caller to the user of key `k`, whose signature was valid. */
 void gate_admit_key(struct request *q, const struct auth_key *k);
+/* Of a request with PEER_TRUSTED: every right, under the name of the caller that the sending node has checked. */
+void gate_admit_node(struct request *q);
 /* True if the caller has these rights now. For names in a body or header: keys to delete, the source of a copy. Reads the
  * current snapshot of users. Call after gate() only. */
 bool caller_may(const struct request *q, auth_rights wanted, struct span bucket,
@@ -188,6 +190,11 @@ enum err change_bucket(struct request *q, const struct map_bucket *b,
 /* make_bucket.c: the same with its name; a native one. May switch. */
 enum err rename_bucket(struct request *q, const struct map_bucket *b,
                        const struct map_bucket_id *to, struct errbuf *eb) MUST_CHECK;
+
+/* close_bucket.c: closes an empty bucket on all nodes, as object_bucket_close() does on one; or opens it again. May switch. */
+enum err bucket_close_everywhere(struct request *q, const struct map_bucket *b,
+                                 struct errbuf *eb) MUST_CHECK;
+void bucket_reopen_everywhere(struct request *q, const struct map_bucket *b);
 
 /* fault.c: sets the request's fault from an error code and message; returns the code. */
 enum err fault_from(struct request *q, enum err code, const struct errbuf *eb);

@@ -328,7 +328,8 @@ bool
 relay_may_answer(struct http_request *http, void *arg)
 {
     const struct api *a = arg;
-    const struct request *q = http->user; /* NULL: from the response cache */
+    const struct request *q =
+        http->user; /* NULL: from the response cache, or refused before */
 
     if (q != NULL && (q->relayed_to != 0 || q->front->handle == admin_handle))
         return true;

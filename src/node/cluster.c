@@ -225,6 +225,8 @@ on_map(void *arg, const struct node_map *map)
     struct node *n = arg;
     struct errbuf eb = {{0}};
 
+    if (n->nodes != NULL)
+        nodes_publish(n->nodes, map);
     if (n->disks != NULL && disks_raise_map_epoch(n->disks, map->epoch, &eb) != ERR_OK)
         LOG(LOG_WARN, "node.map_epoch", eb.text, L_U64("epoch", map->epoch));
 }

@@ -23,6 +23,8 @@ struct node {
     struct members *members; /* NULL: alone, as long as it is not in the map */
     char *name, *data_address, *peer_address, *peer_addr; /* owned; NULL: alone */
     uint16_t peer_port;
+    struct nodes *nodes; /* NULL: alone */
+    struct peers *peers;
     struct disks *disks;
     struct map_service *map;
     struct cloud *cloud;
@@ -78,6 +80,13 @@ enum err node_cluster_disks(struct node *n) MUST_CHECK;
 void node_cluster_ready(struct node *n);
 /* Leaves the map. NULL parts are fine. */
 void node_cluster_leave(struct node *n);
+/* peers.c: none has an effect on a node that is alone. */
+/* The map of owners, from the map that was adopted. Before the services. */
+void node_peers_open(struct node *n);
+/* Serves other nodes. May switch. */
+enum err node_peers_listen(struct node *n) MUST_CHECK;
+/* A fiber: tells the map of owners when all nodes have acknowledged it, until it is cancelled. */
+void node_peers_watch(void *node);
 /* copies.c */
 /* Writes the current state to each disk that does not hold it; logs failures. Loop 0. May switch. */
 void node_write_state_copies(struct node *n);

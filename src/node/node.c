@@ -137,6 +137,7 @@ open_services(struct node *n)
     struct job_options jobs;
     enum err rc = map_start(n->meta, &n->map, &n->eb);
 
+    node_peers_open(n);
     if (rc == ERR_OK)
         node_report_buckets(n);
     if (rc == ERR_OK)
@@ -149,6 +150,7 @@ open_services(struct node *n)
         ob.disks = n->disks;
         ob.map = n->map;
         ob.cloud = n->cloud;
+        ob.nodes = n->nodes;
         rc = object_start(&ob, &n->object, &n->eb);
     }
     jobs = (struct job_options){.meta = n->meta,
@@ -168,6 +170,7 @@ open_services(struct node *n)
         memcpy(a.cluster_id, n->id.cluster_id, sizeof a.cluster_id);
         a.node = n->id.node;
         a.members = n->members;
+        a.nodes = n->nodes;
         a.advertise = n->o->advertise;
         a.auth = n->auth;
         a.audit = n->audit;
@@ -244,6 +247,8 @@ node_open_all(struct node *n)
         rc = open_users(n);
     if (rc == ERR_OK)
         rc = open_services(n);
+    if (rc == ERR_OK)
+        rc = node_peers_listen(n);
     return rc == ERR_OK ? listen_http(n) : rc;
 }
 
@@ -259,6 +264,7 @@ close_all(struct node *n)
         object_end_fetches(n->object);
     if (n->http != NULL)
         http_server_stop(&n->http);
+    peer_stop(&n->peers);
     node_close_tls(n);
     job_stop(&n->jobs);
     object_stop(&n->object);
@@ -272,6 +278,7 @@ close_all(struct node *n)
     map_stop(&n->map);
     auth_free(&n->auth);
     node_cluster_leave(n);
+    nodes_free(&n->nodes);
     meta_close(&n->meta);
     node_folders_close(&n->folders);
     free(n->credentials_path);
@@ -343,6 +350,8 @@ node_drain(struct node *n)
     if (n->o->drain_grace_ms > 0)
         (void)wait_for_signal(n, n->signals, deadline_in_ms(n->o->drain_grace_ms));
     whole = http_server_drain(n->http, deadline_in_ms(n->o->drain_ms));
+    if (n->peers != NULL)
+        whole = peer_drain(n->peers, deadline_in_ms(n->o->drain_ms)) && whole;
     if (!whole)
         LOG0(LOG_WARN, "node.cut", "requests that were still in flight are cut");
 }
@@ -366,6 +375,8 @@ node_run(void *arg)
         node_watch(n, &watching);
         if (rt_group_start(&watching, node_watch_memory, n) != ERR_OK)
             LOG0(LOG_WARN, "node.no_watch", "no fiber to look after memory");
+        if (n->nodes != NULL && rt_group_start(&watching, node_peers_watch, n) != ERR_OK)
+            LOG0(LOG_WARN, "node.no_map_watch", "no fiber to look after the map");
         if (rt_group_start(&watching, node_state_copies_run, n) != ERR_OK)
             LOG0(LOG_WARN, "node.no_copies",
                  "no fiber to write copies of the node's state");

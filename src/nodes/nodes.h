@@ -63,6 +63,10 @@ enum err nodes_route(const struct nodes *n, const struct map_bucket *b, struct s
 /* The same without words, for paths that only answer "here": true if this node owns the key and may answer. */
 bool nodes_owns(const struct nodes *n, const struct map_bucket *b, struct span key);
 
+/* This node owns the key by the published map, whatever its lease: of a native bucket. */
+bool nodes_places_here(const struct nodes *n, const struct map_bucket *b,
+                       struct span key);
+
 /* The nodes that may hold keys now: for requests that ask all of them. ERR_UNAVAILABLE, in words: one that holds native keys
  * is not live, or this node has a place and no lease. `out` has MAP_NODES_MAX places. */
 enum err nodes_holders(const struct nodes *n, bool cached, struct nodes_route *out,

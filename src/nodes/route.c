@@ -136,6 +136,16 @@ nodes_owns(const struct nodes *n, const struct map_bucket *b, struct span key)
     return nodes_route(n, b, key, &r, NULL) == ERR_OK && r.here;
 }
 
+bool
+nodes_places_here(const struct nodes *n, const struct map_bucket *b, struct span key)
+{
+    const struct nodes_snapshot *s = n != NULL ? nodes_snapshot_now(n) : NULL;
+    const struct node_entry *owner =
+        s != NULL ? node_place_owner(s->map, nodes_key_digest(b, key)) : NULL;
+
+    return n == NULL || (owner != NULL && owner->number == n->o.self);
+}
+
 /* Whether a node has a place for keys, by `now` or `next`. */
 static bool
 has_place(const struct node_map *m, uint32_t number)

@@ -213,9 +213,11 @@ get_begin(struct object_service *s, const struct map_bucket *b, struct span key,
     struct disks_key k = object_disk_key(b, key);
     struct rt_retries retries;
     bool again;
-    enum err rc;
+    enum err rc = object_must_be_here(s, b, key, eb);
 
     *out = NULL;
+    if (rc != ERR_OK)
+        return rc;
     *g = (struct object_get){.s = s,
                              .bucket = map_bucket_ref(b),
                              .key = key,
@@ -794,8 +796,11 @@ object_head(struct object_service *s, const struct map_bucket *b, struct span ke
     struct disks_key k = object_disk_key(b, key);
     struct s3_object_info from;
     struct entry entry;
-    enum err rc = find_local(s, &k, &entry, a, info, eb);
+    enum err rc = object_must_be_here(s, b, key, eb);
 
+    if (rc != ERR_OK)
+        return rc;
+    rc = find_local(s, &k, &entry, a, info, eb);
     if (rc == ERR_OK)
         rc = revalidate_check(s, b, key, &entry, REVALIDATE_EXPIRED, info, eb);
     if (rc == ERR_OK && b->cached)

@@ -55,6 +55,10 @@ object_changed(struct object_service *s, const struct map_bucket *b, struct span
 
 /* ERR_BUSY: concurrent changes have used up the request's retries. */
 enum err object_busy(struct errbuf *eb, const char *doing) MUST_CHECK;
+/* This node owns the key, as the front-ends have seen to. ERR_NOT_IMPLEMENTED: a request that names keys of several nodes and
+ * cannot reach those of others: it must not take them for absent. ERR_UNAVAILABLE: as nodes_route(). */
+enum err object_must_be_here(const struct object_service *s, const struct map_bucket *b,
+                             struct span key, struct errbuf *eb) MUST_CHECK;
 struct disks_key object_disk_key(const struct map_bucket *b, struct span key);
 
 /* info.c */

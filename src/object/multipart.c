@@ -49,8 +49,10 @@ object_upload_begin(struct object_service *s, const struct map_bucket *b, struct
     struct object_meta whole = *meta;
     struct upload_id id;
     uint32_t count;
-    enum err rc;
+    enum err rc = object_must_be_here(s, b, key, eb);
 
+    if (rc != ERR_OK)
+        return rc;
     if (b->cached) {
         struct s3_header *headers = headers_of_meta(meta, a, &count);
 

@@ -13,6 +13,7 @@
 #include "cloud/cloud.h"
 #include "disks/disks.h"
 #include "map/map.h"
+#include "nodes/nodes.h"
 
 /* Limits, and a size that the client has not given. */
 enum {
@@ -34,6 +35,7 @@ struct object_options {
     uint32_t chunk_bytes; /* ... of this size; 0: 64 and 16 MiB */
     unsigned readahead;   /* objects fetched ahead of a sequential reader; 0: none */
     uint16_t node;
+    struct nodes *nodes; /* borrowed; NULL: this node is alone */
 };
 enum err object_start(const struct object_options *o, struct object_service **out,
                       struct errbuf *eb) MUST_CHECK;
@@ -348,6 +350,10 @@ enum err object_version_list(struct object_service *s, const struct map_bucket *
 enum err object_bucket_close(struct object_service *s, const struct map_bucket *b,
                              struct errbuf *eb) MUST_CHECK;
 void object_bucket_reopen(struct object_service *s, const struct map_bucket *b);
+/* The same for the part of this node, where another one has made the bucket closing in the map, and removes it. */
+enum err object_bucket_close_here(struct object_service *s, const struct map_bucket *b,
+                                  struct errbuf *eb) MUST_CHECK;
+void object_bucket_reopen_here(struct object_service *s, const struct map_bucket *b);
 
 /* ---- multipart: ids are opaque text of at most 1,024 bytes ---- */
 enum err object_upload_begin(struct object_service *s, const struct map_bucket *b,

@@ -91,9 +91,11 @@ object_put_begin(struct object_service *s, const struct map_bucket *b, struct sp
                  const struct object_put_options *o, struct object_put **out,
                  struct errbuf *eb)
 {
-    enum err rc =
-        put_new(s, b, key, o, b->cached ? PUT_WRITE_THROUGH : PUT_NATIVE, out, eb);
+    enum err rc = object_must_be_here(s, b, key, eb);
 
+    *out = NULL;
+    if (rc == ERR_OK)
+        rc = put_new(s, b, key, o, b->cached ? PUT_WRITE_THROUGH : PUT_NATIVE, out, eb);
     if (rc == ERR_OK)
         rc = quota_claim(s, b,
                          &(struct quota_ask){.key = key, .size = o->size, .count = 1},

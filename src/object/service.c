@@ -96,6 +96,24 @@ object_disk_key(const struct map_bucket *b, struct span key)
         .min_copies = b->min_copies};
 }
 
+enum err
+object_must_be_here(const struct object_service *s, const struct map_bucket *b,
+                    struct span key, struct errbuf *eb)
+{
+    struct nodes_route to;
+    enum err rc;
+
+    if (s->options.nodes == NULL)
+        return ERR_OK;
+    rc = nodes_route(s->options.nodes, b, key, &to, eb);
+    if (rc != ERR_OK || to.here)
+        return rc;
+    return err_set(eb, ERR_NOT_IMPLEMENTED,
+                   "node %u holds the key \"%.*s\", and this request can't reach keys of "
+                   "other nodes yet",
+                   to.number, (int)MIN(key.len, 100u), key.at);
+}
+
 static enum err
 must_be_empty(struct object_service *s, const struct map_bucket *b, struct errbuf *eb)
 {
@@ -179,6 +197,29 @@ object_bucket_reopen(struct object_service *s, const struct map_bucket *b)
     rt_shield_end(&shield);
     if (rc != ERR_OK && rc != ERR_NO_BUCKET)
         LOG(LOG_WARN, "bucket.reopen", eb.text, L_TEXT("bucket", b->name));
+    disks_bucket_reopen(s->options.disks, b->id);
+}
+
+enum err
+object_bucket_close_here(struct object_service *s, const struct map_bucket *b,
+                         struct errbuf *eb)
+{
+    enum err rc = disks_bucket_close(s->options.disks, b->id, eb);
+
+    assert(!b->cached);
+    if (rc != ERR_OK)
+        return rc;
+    rc = must_be_empty(s, b, eb);
+    if (rc == ERR_OK)
+        rc = abort_all_uploads(s, b, eb);
+    if (rc != ERR_OK)
+        object_bucket_reopen_here(s, b);
+    return rc;
+}
+
+void
+object_bucket_reopen_here(struct object_service *s, const struct map_bucket *b)
+{
     disks_bucket_reopen(s->options.disks, b->id);
 }
 

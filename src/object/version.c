@@ -129,7 +129,9 @@ object_get_begin_version(struct object_service *s, const struct map_bucket *b,
             look_for_marker(s, b, key, a, info);
         return rc;
     }
-    rc = info_of_version(s, b, key, v, a, &entry, info, eb);
+    rc = object_must_be_here(s, b, key, eb);
+    if (rc == ERR_OK)
+        rc = info_of_version(s, b, key, v, a, &entry, info, eb);
     if (rc == ERR_OK)
         *out = get_of_entry(s, b, key, &entry, a, info);
     return rc;
@@ -141,8 +143,10 @@ object_head_version(struct object_service *s, const struct map_bucket *b, struct
                     struct object_info *info, struct errbuf *eb)
 {
     struct entry entry;
-    enum err rc;
+    enum err rc = object_must_be_here(s, b, key, eb);
 
+    if (rc != ERR_OK)
+        return rc;
     if (v != NULL && !(b->cached && v->null))
         return info_of_version(s, b, key, v, a, &entry, info, eb);
     rc = object_head(s, b, key, a, info, eb);
@@ -223,10 +227,11 @@ object_delete_with(struct object_service *s, const struct map_bucket *b, struct 
                    const struct object_delete_options *o, struct object_deleted *out,
                    struct errbuf *eb)
 {
-    enum err rc;
+    enum err rc = object_must_be_here(s, b, key, eb);
 
     *out = (struct object_deleted){0};
-    rc = delete_of_kind(s, b, key, o, out, eb);
+    if (rc == ERR_OK)
+        rc = delete_of_kind(s, b, key, o, out, eb);
     if (rc == ERR_OK)
         object_changed(s, b, key);
     return rc;

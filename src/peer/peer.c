@@ -86,6 +86,15 @@ peer_handle(struct http_request *r, void *arg)
     p->o.handle(r, h, p->o.arg);
 }
 
+static bool
+peer_may_answer(struct http_request *r, void *arg)
+{
+    const struct peers *p = arg;
+
+    return p->o.handler.may_answer == NULL ||
+           p->o.handler.may_answer(r, p->o.handler.arg);
+}
+
 static void
 peer_on_done(struct http_request *r, const struct http_done *d, void *arg)
 {
@@ -141,6 +150,7 @@ peer_start(const struct peer_options *o, struct peers **out, struct errbuf *eb)
     struct http_client_options client = {0};
     struct http_handler handler = {
         .handle = peer_handle,
+        .may_answer = peer_may_answer,
         .on_done = peer_on_done,
         .error_body = peer_error_body,
         .arg = p,

@@ -7,6 +7,7 @@
 
 #include "api/ais/list.h"
 #include "api/ais/ops.h"
+#include "api/merge.h"
 #include "base/account.h"
 #include "base/mem.h"
 #include "base/num.h"
@@ -15,7 +16,7 @@
 
 #define PAGE_MAX      10000u
 #define PAGE_BYTES    (20u << 20)
-#define SCRATCH_BYTES (4u << 20) /* of 1,000 names */
+#define SCRATCH_BYTES WORK_BYTES_MAX
 #define NAMES_A_TIME  1000u
 
 /* ---- the request ---- */
@@ -229,7 +230,7 @@ fill_page(struct list_page *p)
 
         arena_reset(p->scratch);
         o.max = (uint32_t)MIN(p->r->size - p->count, NAMES_A_TIME);
-        rc = object_list(q->api->options.object, q->bucket, &o, p->scratch, &found, &eb);
+        rc = merge_list(q, q->bucket, &o, p->scratch, &found, &eb);
         if (rc != ERR_OK)
             return ais_fault_from(q, rc, &eb);
         more = found.truncated;

@@ -4,10 +4,13 @@
 
 #include "api/ais/documents.h"
 #include "api/ais/ops.h"
+#include "api/merge.h"
+#include "api/node_ask.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "object/evict.h"
 #include "rt/fiber.h"
+#include "wire/s3xml.h"
 
 #define GCS_ENDPOINT "https://storage.googleapis.com"
 
@@ -202,6 +205,27 @@ struct purge {
     struct errbuf eb;
 };
 
+/* Here, or at the node that owns it. */
+static enum err
+purge_key(struct request *q, struct span key, struct errbuf *eb)
+{
+    struct s3xml_delete_item item = {.key = key};
+    struct object_deleted done;
+    struct nodes_route to;
+    struct fault fault = {0};
+    char address[MAP_NODE_TEXT_MAX + 1];
+    enum err rc = nodes_route(q->api->options.nodes, q->bucket, key, &to, eb);
+
+    if (rc != ERR_OK)
+        return rc;
+    if (to.here)
+        return object_delete(q->api->options.object, q->bucket, key, eb);
+    snprintf(address, sizeof address, "%s", to.address); /* the snapshot may go */
+    to.address = address;
+    rc = node_ask_delete(q, &to, &item, &done, &fault);
+    return rc == ERR_OK ? rc : err_set(eb, rc, "%s", fault.message);
+}
+
 static void
 purge_fiber(void *arg)
 {
@@ -210,7 +234,7 @@ purge_fiber(void *arg)
     while (p->rc == ERR_OK && p->next < p->page.count) {
         struct span key = p->page.entries[p->next++].name;
         struct errbuf eb = {{0}};
-        enum err rc = object_delete(p->q->api->options.object, p->q->bucket, key, &eb);
+        enum err rc = purge_key(p->q, key, &eb);
 
         if (rc != ERR_OK && rc != ERR_NOT_FOUND && p->rc == ERR_OK) {
             p->rc = rc;
@@ -240,13 +264,13 @@ purge_bucket(struct request *q, struct errbuf *eb)
 {
     struct object_list_options o = {.max = DELETES_A_TIME};
     struct purge p = {.q = q};
-    struct arena *a = arena_new(KIB(64), MIB(2));
+    struct arena *a = arena_new(KIB(64), WORK_BYTES_MAX);
     bool more = true;
     enum err rc = ERR_OK;
 
     while (rc == ERR_OK && more) {
         arena_reset(a);
-        rc = object_list(q->api->options.object, q->bucket, &o, a, &p.page, eb);
+        rc = merge_list(q, q->bucket, &o, a, &p.page, eb);
         more = rc == ERR_OK && p.page.count > 0;
         if (more)
             rc = delete_page(&p);
@@ -261,7 +285,6 @@ enum err
 ais_remove_bucket(struct request *q)
 {
     struct map_service *map = q->api->options.map;
-    struct object_service *s = q->api->options.object;
     struct span uname = span_of(q->bucket->uname);
     struct errbuf eb = {{0}};
     enum err rc = ERR_OK;
@@ -272,11 +295,11 @@ ais_remove_bucket(struct request *q)
     if (rc == ERR_OK && !q->bucket->cached)
         rc = purge_bucket(q, &eb);
     if (rc == ERR_OK)
-        rc = object_bucket_close(s, q->bucket, &eb);
+        rc = bucket_close_everywhere(q, q->bucket, &eb);
     if (rc == ERR_OK) {
         rc = map_bucket_remove(map, uname, q->bucket->id, &eb);
         if (rc != ERR_OK && rc != ERR_NO_BUCKET)
-            object_bucket_reopen(s, q->bucket);
+            bucket_reopen_everywhere(q, q->bucket);
     }
     AUDIT_CHANGE(q, "bucket.delete", rc, L_SPAN("bucket", uname));
     if (rc != ERR_OK)

@@ -7,6 +7,7 @@
 #include "api/ais/documents.h"
 #include "api/ais/ops.h"
 #include "api/ais/summary.h"
+#include "api/merge.h"
 #include "base/lock.h"
 #include "base/mem.h"
 #include "disks/report.h"
@@ -95,7 +96,7 @@ count_objects(struct request *q, const struct map_bucket *b, struct span prefix,
               struct counted *out, struct errbuf *eb)
 {
     struct object_list_options o = {.prefix = prefix, .max = 1000};
-    struct arena *a = arena_new(KIB(64), MIB(4));
+    struct arena *a = arena_new(KIB(64), WORK_BYTES_MAX);
     char last[OBJECT_KEY_MAX];
     bool more = true;
     enum err rc = ERR_OK;
@@ -105,7 +106,7 @@ count_objects(struct request *q, const struct map_bucket *b, struct span prefix,
         struct object_page page = {0};
 
         arena_reset(a);
-        rc = object_list(q->api->options.object, b, &o, a, &page, eb);
+        rc = merge_list(q, b, &o, a, &page, eb);
         for (uint32_t i = 0; rc == ERR_OK && i < page.count; i++) {
             out->count++;
             out->bytes += page.entries[i].size;

@@ -135,12 +135,12 @@ enum err
 s3_delete_bucket(struct request *q)
 {
     struct errbuf eb = {{0}};
-    enum err rc = object_bucket_close(q->api->options.object, q->bucket, &eb);
+    enum err rc = bucket_close_everywhere(q, q->bucket, &eb);
 
     if (rc == ERR_OK) {
         rc = map_bucket_remove(q->api->options.map, q->name.bucket, q->bucket->id, &eb);
         if (rc != ERR_OK && rc != ERR_NO_BUCKET)
-            object_bucket_reopen(q->api->options.object, q->bucket);
+            bucket_reopen_everywhere(q, q->bucket);
     }
     AUDIT_CHANGE(q, "bucket.delete", rc, L_SPAN("bucket", q->name.bucket));
     if (rc != ERR_OK)

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "api/access.h"
+#include "api/merge.h"
 #include "api/s3/s3.h"
 #include "base/hash.h"
 #include "base/mem.h"
@@ -161,7 +162,7 @@ s3_list_run(struct request *q, struct list_request *l)
                                      .after = l->after,
                                      .max = (uint32_t)l->page.max};
     if (l->page.max > 0) { /* 0: an empty page that is not truncated */
-        rc = object_list(q->api->options.object, q->bucket, &o, q->arena, &page, &eb);
+        rc = merge_list(q, q->bucket, &o, request_work(q), &page, &eb);
         if (rc != ERR_OK)
             return fault_from(q, rc, &eb);
     }

@@ -2,6 +2,7 @@
 #include <assert.h>
 
 #include "api/access.h"
+#include "api/merge.h"
 #include "api/s3/s3.h"
 #include "base/mem.h"
 #include "base/num.h"
@@ -130,8 +131,7 @@ s3_list_uploads(struct request *q)
                                             .after_id = l->id_marker,
                                             .max = (uint32_t)l->page.max};
     if (l->page.max > 0)
-        rc = object_upload_list(q->api->options.object, q->bucket, &o, request_work(q),
-                                &page, &eb);
+        rc = merge_uploads(q, q->bucket, &o, request_work(q), &page, &eb);
     if (rc != ERR_OK)
         return fault_from(q, rc, &eb);
     rc = owners_of_uploads(q, &page, &owners);

@@ -1,5 +1,6 @@
 /* list_versions: every version of the keys of a bucket. */
 #include "api/access.h"
+#include "api/merge.h"
 #include "api/s3/s3.h"
 #include "base/num.h"
 
@@ -134,9 +135,9 @@ s3_list_versions(struct request *q)
                                      .after_version = l->version,
                                      .max = (uint32_t)l->page.max};
     if (l->page.max > 0)
-        rc = q->bucket->cached ? list_attached(q, l, &page, &eb)
-                               : object_version_list(q->api->options.object, q->bucket,
-                                                     &o, request_work(q), &page, &eb);
+        rc = q->bucket->cached
+                 ? list_attached(q, l, &page, &eb)
+                 : merge_versions(q, q->bucket, &o, request_work(q), &page, &eb);
     if (rc != ERR_OK)
         return fault_from(q, rc, &eb);
     s3_document_begin(&d, PAGE_BYTES_MAX, "ListVersionsResult");

@@ -68,6 +68,9 @@ enum err s3_ownership_of(struct request *q, struct span text,
 s3_operation s3_put_object;
 /* delete.c */
 s3_operation s3_delete_object, s3_delete_objects;
+/* One of a list, whose rights are checked. On error the fault is set. */
+enum err s3_delete_item(struct request *q, const struct s3xml_delete_item *item,
+                        struct object_deleted *done) MUST_CHECK;
 /* multipart.c */
 s3_operation s3_create_upload, s3_put_part, s3_complete_upload, s3_abort_upload;
 s3_operation s3_list_parts;

@@ -78,7 +78,8 @@ site_open_services(struct site *s)
                               .retries = 2,
                               .retry_ms = 500,
                               .timeout_ms = 2000};
-    struct object_options o = {.disks = s->disks, .map = s->map, .node = 1};
+    struct object_options o = {
+        .disks = s->disks, .map = s->map, .node = 1, .nodes = s->nodes};
     struct job_options j = {.meta = s->meta, .map = s->map, .node = 1, .epoch = 1};
     struct api_options a = {.auth = s->auth,
                             .map = s->map,

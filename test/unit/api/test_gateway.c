@@ -1,7 +1,9 @@
 /* A request to any of three nodes gets the answer of the node that owns its key: whole bodies both ways, ranges, conditions,
  * uploads in parts, refusals. Nodes that are down, without a lease, or behind a later map never answer wrongly. */
+#include "base/hash.h"
 #include "base/log.h"
 #include "unit/api/gateways.h"
+#include "wire/query.h"
 
 #define LARGE (3u << 20)
 
@@ -285,6 +287,214 @@ run_ais(void *arg)
     bay_close(&b);
 }
 
+/* ---- many keys ---- */
+
+/* Puts "PREFIX000" to "PREFIXnnn", each through another node. */
+static void
+put_many(struct bay *b, const char *prefix, unsigned count)
+{
+    char target[100];
+
+    for (unsigned i = 0; i < count; i++) {
+        snprintf(target, sizeof target, "/bay/%s%03u", prefix, i);
+        CHECK_U64((unsigned)ask_simply(b, i % GATEWAYS, "PUT", target, "body", ""), 200);
+    }
+}
+
+static unsigned
+count_of(const char *text, const char *what)
+{
+    unsigned n = 0;
+
+    for (const char *at = text; (at = strstr(at, what)) != NULL; at++)
+        n++;
+    return n;
+}
+
+/* The names of <Key> on a page, appended to `all` with a blank each; returns the mark of the next page, or "". */
+static void
+take_keys(const char *page, const char *element, struct buf *all)
+{
+    for (const char *at = page; (at = strstr(at, element)) != NULL;) {
+        at += strlen(element);
+        buf_printf(all, "%.*s ", (int)strcspn(at, "<"), at);
+    }
+}
+
+static void
+text_between(const char *page, const char *element, char out[300])
+{
+    const char *at = strstr(page, element);
+
+    snprintf(out, 300, "%.*s", at != NULL ? (int)strcspn(at + strlen(element), "<") : 0,
+             at != NULL ? at + strlen(element) : "");
+}
+
+/* Pages of every size hold all names once, in order, through a node that changes with every page. */
+static void
+run_lists(void *arg)
+{
+    static const unsigned sizes[] = {1, 7, 40, 1000};
+    struct bay *b = bay_open();
+    struct buf want;
+
+    (void)arg;
+    make_bay(b);
+    buf_init(&want, KIB(64));
+    put_many(b, "a/", 20);
+    put_many(b, "b", 60);
+    for (unsigned i = 0; i < 20; i++)
+        buf_printf(&want, "a/%03u ", i);
+    for (unsigned i = 0; i < 60; i++)
+        buf_printf(&want, "b%03u ", i);
+    for (unsigned s = 0; s < ARRAY_LEN(sizes); s++) {
+        char target[600], token[300] = "";
+        struct buf all;
+        unsigned pages = 0;
+
+        buf_init(&all, KIB(64));
+        do {
+            struct answer a;
+            struct buf encoded;
+
+            buf_init(&encoded, KIB(4));
+            query_put(&encoded, "continuation-token", span_of(token));
+            snprintf(target, sizeof target, "/bay?list-type=2&max-keys=%u%s%.*s",
+                     sizes[s], token[0] != '\0' ? "&" : "",
+                     token[0] != '\0' ? (int)encoded.len : 0, encoded.at);
+            CHECK_U64((unsigned)ask_gateway(b, pages++ % GATEWAYS, "GET", target, NULL, 0,
+                                            NULL, 0, &a),
+                      200);
+            CHECK(count_of(a.body.at, "<Key>") <= sizes[s]);
+            take_keys(a.body.at, "<Key>", &all);
+            text_between(a.body.at, "<NextContinuationToken>", token);
+            buf_fini(&a.body);
+            buf_fini(&encoded);
+        } while (token[0] != '\0' && pages < 200);
+        CHECK(span_eq(buf_span(&all), buf_span(&want)));
+        buf_fini(&all);
+    }
+    /* A common prefix whose keys lie on all nodes stands there once. */
+    for (unsigned g = 0; g < GATEWAYS; g++) {
+        struct answer a;
+
+        CHECK_U64((unsigned)ask_gateway(b, g, "GET", "/bay?delimiter=/&max-keys=3", NULL,
+                                        0, NULL, 0, &a),
+                  200);
+        CHECK_U64(count_of(a.body.at, "<Prefix>a/</Prefix>"), 1);
+        CHECK_U64(count_of(a.body.at, "<Key>"), 2);
+        CHECK_SAYS(a.body.at, "<Key>b001</Key>");
+        buf_fini(&a.body);
+        CHECK_U64((unsigned)ask_gateway(b, g, "GET", "/bay?versions&max-keys=50", NULL, 0,
+                                        NULL, 0, &a),
+                  200);
+        CHECK_U64(count_of(a.body.at, "<Key>"), 50);
+        CHECK_SAYS(a.body.at, "<NextKeyMarker>b029</NextKeyMarker>");
+        buf_fini(&a.body);
+    }
+    /* Without one of the nodes there is no list, for it would leave out what is there. */
+    b->at[2].lease_ns = 0;
+    CHECK_U64((unsigned)ask_simply(b, 0, "GET", "/bay?list-type=2", NULL, ""), 503);
+    CHECK_U64((unsigned)ask_simply(b, 2, "GET", "/bay?list-type=2", NULL, ""), 503);
+    bay_close(&b);
+    buf_fini(&want);
+}
+
+static void
+run_upload_lists(void *arg)
+{
+    struct bay *b = bay_open();
+    char target[100], key[64];
+    struct buf all;
+    struct answer a;
+
+    (void)arg;
+    make_bay(b);
+    for (unsigned i = 0; i < 9; i++) {
+        snprintf(target, sizeof target, "/bay/%u-%s?uploads", i, key_at(b, 0, "u", key));
+        CHECK_U64((unsigned)ask_simply(b, i % GATEWAYS, "POST", target, NULL, "UploadId"),
+                  200);
+    }
+    CHECK_U64((unsigned)ask_gateway(b, 1, "GET", "/bay?uploads&max-uploads=4", NULL, 0,
+                                    NULL, 0, &a),
+              200);
+    CHECK_U64(count_of(a.body.at, "<Upload>"), 4);
+    buf_fini(&a.body);
+    CHECK_U64((unsigned)ask_gateway(b, 2, "GET", "/bay?uploads", NULL, 0, NULL, 0, &a),
+              200);
+    buf_init(&all, KIB(8));
+    take_keys(a.body.at, "<Key>", &all);
+    CHECK_U64(count_of(all.at, " "), 9);
+    CHECK(all.at[0] == '0' && strstr(all.at, " 8-") != NULL);
+    buf_fini(&all);
+    buf_fini(&a.body);
+    bay_close(&b);
+}
+
+/* DeleteObjects, in the client's order; then the bucket, which must be empty on every node. */
+static void
+run_deletes(void *arg)
+{
+    struct bay *b = bay_open();
+    struct field md5[1];
+    struct buf doc, all;
+    struct digest d;
+    struct answer a;
+    unsigned char sum[DIGEST_MAX];
+    char text[40];
+
+    (void)arg;
+    make_bay(b);
+    put_many(b, "k", 30);
+    CHECK_U64((unsigned)ask_simply(b, 0, "DELETE", "/bay", NULL, "BucketNotEmpty"), 409);
+    buf_init(&doc, KIB(64));
+    buf_puts(&doc, "<Delete>");
+    for (unsigned i = 30; i > 1; i--)
+        buf_printf(&doc, "<Object><Key>k%03u</Key>%s</Object>", i - 1,
+                   i == 5 ? "<ETag>00000000000000000000000000000000</ETag>" : "");
+    buf_puts(&doc, "</Delete>");
+    digest_init(&d, DIGEST_MD5);
+    digest_add(&d, doc.at, doc.len);
+    digest_end(&d, sum);
+    base64_encode(sum, 16, text);
+    md5[0] = (struct field){SPAN("content-md5"), span_of(text)};
+    CHECK_U64(
+        (unsigned)ask_gateway(b, 1, "POST", "/bay?delete", doc.at, doc.len, md5, 1, &a),
+        200);
+    CHECK_U64(count_of(a.body.at, "<Deleted>"), 28);
+    CHECK_U64(count_of(a.body.at, "PreconditionFailed"), 1);
+    buf_init(&all, KIB(8));
+    take_keys(a.body.at, "<Key>", &all);
+    CHECK(strncmp(all.at, "k029 k028 k027 ", 15) == 0);
+    CHECK_SAYS(all.at, "k005 k004 k003 k002 k001 ");
+    buf_fini(&all);
+    buf_fini(&a.body);
+    CHECK_U64((unsigned)ask_gateway(b, 2, "GET", "/bay", NULL, 0, NULL, 0, &a), 200);
+    CHECK_U64(count_of(a.body.at, "<Key>"), 2);
+    buf_fini(&a.body);
+
+    /* Whatever node still has one: the bucket stays, and takes writes. */
+    CHECK_U64((unsigned)ask_simply(b, 0, "DELETE", "/bay", NULL, "BucketNotEmpty"), 409);
+    CHECK_U64((unsigned)ask_simply(b, 1, "DELETE", "/bay", NULL, "BucketNotEmpty"), 409);
+    CHECK_U64((unsigned)ask_simply(b, 2, "DELETE", "/bay", NULL, "BucketNotEmpty"), 409);
+    put_many(b, "again", 6);
+    for (unsigned i = 0; i < 6; i++) {
+        char target[40];
+
+        snprintf(target, sizeof target, "/bay/again%03u", i);
+        CHECK_U64((unsigned)ask_simply(b, i % 2, "DELETE", target, NULL, ""), 204);
+    }
+    CHECK_U64((unsigned)ask_simply(b, 0, "DELETE", "/bay/k000", NULL, ""), 204);
+    CHECK_U64((unsigned)ask_simply(b, 0, "DELETE", "/bay/k004", NULL, ""), 204);
+    b->at[1].lease_ns = 0;
+    CHECK_U64((unsigned)ask_simply(b, 0, "DELETE", "/bay", NULL, ""), 503);
+    b->at[1].lease_ns = 1;
+    CHECK_U64((unsigned)ask_simply(b, 0, "DELETE", "/bay", NULL, ""), 204);
+    CHECK_U64((unsigned)ask_simply(b, 0, "GET", "/bay", NULL, "NoSuchBucket"), 404);
+    bay_close(&b);
+    buf_fini(&doc);
+}
+
 static void
 on_loop(fiber_fn *fn)
 {
@@ -306,6 +516,9 @@ ON_LOOP(owner_away)
 ON_LOOP(later_map)
 ON_LOOP(cached_answer_of_former_owner)
 ON_LOOP(ais)
+ON_LOOP(lists)
+ON_LOOP(upload_lists)
+ON_LOOP(deletes)
 
 int
 main(int argc, char **argv)
@@ -319,5 +532,8 @@ main(int argc, char **argv)
     RUN(test_later_map);
     RUN(test_cached_answer_of_former_owner);
     RUN(test_ais);
+    RUN(test_lists);
+    RUN(test_upload_lists);
+    RUN(test_deletes);
     return check_done();
 }
