@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""make demo: a model is trained three ways from one bucket that is far away.
+"""make demo: a model is trained four ways from one bucket that is far away.
 
 A SeaweedFS server plays the remote; a proxy before it adds a cloud's latency and bandwidth. Forebay stands in front
 and has the bucket attached. All of it runs on loopback, in .demo, and is gone afterwards (--keep leaves the logs).
@@ -73,9 +73,12 @@ def run(args):
 
 
 def through(server, far):
-    """Trains from Forebay: first object by object, then from shards, each read cold once."""
+    """Trains from Forebay: object by object, then a batch in a request, then from shards, each read cold once."""
     loader = train.object_loader(server.endpoint, server.keys(), BUCKET, WORKERS, SEED)
     figures = measure("objects through Forebay", loader, far)
+    command(server, "evict", f"s3://{BUCKET}/images/")  # cold again
+    batches = train.batch_loader(server.endpoint, server.keys(), BUCKET, WORKERS, SEED)
+    figures += measure("batches through Forebay", batches, far)
     # What people type: brace ranges, plain HTTP.
     last = data.shard_count(len(loader.dataset)) - 1
     shards = f"{server.endpoint}/{BUCKET}/shards/digits-{{{0:06d}..{last:06d}}}.tar"
@@ -88,15 +91,18 @@ def direct(far):
 
 def attach(server, far):
     """The one command that puts Forebay in front of a bucket; the keys it hands over are the remote's."""
-    command = [server.binary, "bucket", "attach", f"s3://{BUCKET}", "--endpoint", far.endpoint, "--store-credentials"]
+    command(server, "bucket", "attach", f"s3://{BUCKET}", "--endpoint", far.endpoint, "--store-credentials")
+
+
+def command(server, *words):
     env = forebay.server_env({
         "FOREBAY_ENDPOINT": server.endpoint,
         "AWS_ACCESS_KEY_ID": REMOTE_KEYS[0],
         "AWS_SECRET_ACCESS_KEY": REMOTE_KEYS[1],
     })  # fmt: skip
-    done = subprocess.run([str(c) for c in command], env=env, capture_output=True, text=True)
+    done = subprocess.run([str(server.binary), *words], env=env, capture_output=True, text=True)
     if done.returncode != 0:
-        raise RuntimeError(f"bucket attach ended with {done.returncode}: {done.stdout}{done.stderr}")
+        raise RuntimeError(f"forebay {words[0]} ended with {done.returncode}: {done.stdout}{done.stderr}")
 
 
 def measure(way, loader, far):
@@ -131,7 +137,10 @@ def report(figures, rows):
     cold, warm = (next((f for f in figures if "Forebay" in f["way"] and f["number"] == n), None) for n in (1, 2))
     if cold and not wrong:
         print(f"\nEpoch 1 fetched each object once. From epoch 2 on the remote was asked for nothing: it took "
-              f"{warm['seconds']:.1f} s instead of {cold['seconds']:.1f} s.\nEvery epoch of every way read the same bytes.")  # fmt: skip
+              f"{warm['seconds']:.1f} s instead of {cold['seconds']:.1f} s.")  # fmt: skip
+        batches = [f["seconds"] for f in figures if f["way"].startswith("batches")]
+        print(f"A batch of {train.BATCH} samples in one request: {batches[0]:.1f} s cold, {min(batches[1:]):.1f} s local, in the same random order.\n"
+              "Every epoch of every way read the same bytes.")  # fmt: skip
         print("\nWhere to look next: README.md (a server of your own, a bucket of your own), demo/train.py (the loops),\n"
               "ARCHITECTURE.md (how a GET runs), `make demo KEEP=1` (leaves the logs in .demo), `make check`.")  # fmt: skip
     return 1 if wrong else 0

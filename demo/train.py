@@ -1,6 +1,7 @@
 """A training loop as people write it: a torch Dataset over boto3, or WebDataset over HTTP, and a small network.
 
-Nothing here knows of Forebay. What changes between the ways is the endpoint.
+Neither knows of Forebay: what changes between the ways is the endpoint. The third way is Forebay's own package, which asks for the
+samples of a batch in one request.
 """
 
 import io
@@ -66,6 +67,28 @@ def object_loader(endpoint, keys, bucket, workers, seed):
         persistent_workers=True,
         worker_init_fn=leave_signals_to_parent,
     )
+
+
+def batch_loader(endpoint, keys, bucket, workers, seed):
+    """The same samples in the same order, a batch in one request."""
+    import forebay  # the package of this repository: tools/demo.sh builds it
+
+    client = forebay.Client(endpoint, access_key=keys[0], secret_key=keys[1])
+    return torch.utils.data.DataLoader(
+        forebay.MapDataset(f"forebay://{bucket}/images/", client=client, transform=from_batch),
+        batch_size=BATCH,
+        shuffle=True,
+        generator=torch.Generator().manual_seed(seed),
+        num_workers=workers,
+        persistent_workers=True,
+        worker_init_fn=leave_signals_to_parent,
+    )
+
+
+def from_batch(key, png):
+    """What ObjectDataset gives: key is "images/INDEX-LABEL.png"."""
+    index, label = key.removeprefix("images/").removesuffix(".png").split("-")
+    return (*decode(png), int(label), int(index))
 
 
 def shard_loader(urls, workers, seed):

@@ -101,7 +101,8 @@ int forebay_remove(struct forebay *f, const char *bucket, const char *key,
 
 /* ---- batches ---- */
 /* What is wanted, as arrays of `count`; those that are NULL say nothing of any item. A member is the path of a file inside
- * the archive `objects[i]` (tar, tgz, tar.lz4, zip). `first` and `len` count in the object or member. */
+ * the archive `objects[i]` (tar, tgz, tar.lz4, zip). `first` and `len` count in the object or member; unlike
+ * those of forebay_get(), a range that passes the end is FOREBAY_RANGE. */
 struct forebay_wanted {
     size_t count;                /* 1 to FOREBAY_BATCH_MAX */
     const char *const *objects;  /* each of them a key */
