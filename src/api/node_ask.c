@@ -263,7 +263,7 @@ node_ask(struct request *q, const struct nodes_route *to, const char *op,
 }
 
 static void
-put_number(struct buf *out, const char *name, uint64_t n)
+ask_put_number(struct buf *out, const char *name, uint64_t n)
 {
     char text[24];
 
@@ -324,9 +324,9 @@ node_ask_delete(struct request *q, const struct nodes_route *to,
     if (item->etag.at != NULL)
         query_put(&body, "etag", item->etag);
     if (item->has_size)
-        put_number(&body, "size", item->size);
+        ask_put_number(&body, "size", item->size);
     if (item->has_mtime)
-        put_number(&body, "mtime", (uint64_t)item->mtime_s);
+        ask_put_number(&body, "mtime", (uint64_t)item->mtime_s);
     rc = node_ask(q, to, "delete", q->bucket, buf_span(&body), &out, &stale, &eb);
     if (rc == ERR_OK) {
         struct arena *a = arena_new(KIB(4), KIB(64)); /* of each key: there may be many */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "api/access.h"
+#include "api/s3/copy_far.h"
 #include "api/s3/s3.h"
 #include "base/mem.h"
 #include "base/num.h"
@@ -18,6 +19,8 @@ struct copying {
     const struct object_version *version;
     struct object_info info;
     struct object_get *get;
+    struct far_source far; /* with `elsewhere` */
+    bool elsewhere;        /* another node owns the source */
     bool replace_meta, replace_tags;
     struct object_meta meta; /* where it is replaced */
     struct span tags;
@@ -39,6 +42,25 @@ directive(struct request *q, const char *header, bool *replace)
         return ERR_OK;
     return fault_argument(&q->fault, header, given, "Unknown %s directive.",
                           strstr(header, "tagging") != NULL ? "tagging" : "metadata");
+}
+
+/* The node that owns the source. */
+static enum err
+find_source(struct copying *c)
+{
+    struct request *q = c->q;
+    struct errbuf eb = {{0}};
+    struct nodes_route to;
+    enum err rc = nodes_route(q->api->options.nodes, c->from, c->source.key, &to, &eb);
+
+    if (rc != ERR_OK)
+        return fault_from(q, rc, &eb);
+    c->elsewhere = !to.here;
+    if (!c->elsewhere)
+        return ERR_OK;
+    to.address = arena_strdup(q->arena, span_of(to.address));
+    c->far = (struct far_source){to, c->from, c->source.key, c->source.version};
+    return ERR_OK;
 }
 
 static enum err
@@ -65,7 +87,7 @@ read_source(struct copying *c)
         return ERR_NO_BUCKET;
     }
     c->from = map_bucket_ref(c->from);
-    return ERR_OK;
+    return find_source(c);
 }
 
 /* All of x-amz-copy-source-if-*: what fails is 412, never 304. */
@@ -118,10 +140,12 @@ open_source(struct copying *c)
     enum err rc;
 
     object_get_end(&c->get);
-    rc = s3_open_object(q, c->from, c->source.key, c->version, true, &c->info, &c->get,
-                        &eb);
+    rc = c->elsewhere ? far_source_info(q, &c->far, &c->info, &eb)
+                      : s3_open_object(q, c->from, c->source.key, c->version, true,
+                                       &c->info, &c->get, &eb);
     if (c->by_list &&
-        (rc != ERR_OK || !access_object_gives(q, c->from, c->source.key, &c->info.meta)))
+        (rc != ERR_OK || c->elsewhere || /* the list stays with the other node */
+         !access_object_gives(q, c->from, c->source.key, &c->info.meta)))
         return s3_fault(q, S3_AccessDenied);
     if (rc != ERR_OK)
         return source_fault(c, rc, &eb);
@@ -156,7 +180,10 @@ copy_transfer(struct copying *c, struct object_put *put, uint8_t algorithm, bool
     struct request *q = c->q;
     struct object_sums sums;
     struct errbuf eb = {{0}};
-    enum err rc = object_copy_body(c->get, c->range.first, c->range.len, put, &eb);
+    enum err rc = c->elsewhere
+                      ? far_source_copy(q, &c->far, &c->info, c->range.first,
+                                        c->range.len, put, &eb)
+                      : object_copy_body(c->get, c->range.first, c->range.len, put, &eb);
 
     *again = rc == ERR_NOT_FOUND;
     if (rc == ERR_OK)

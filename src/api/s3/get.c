@@ -1,6 +1,7 @@
 /* get: GET and HEAD of objects: conditions, ranges, then the body piece by piece. */
 #include "api/access.h"
 #include "api/inline_get.h"
+#include "api/s3/copy_far.h"
 #include "api/s3/s3.h"
 #include "base/mem.h"
 #include "base/num.h"
@@ -113,6 +114,8 @@ s3_put_found_headers(struct request *q, const struct object_info *info)
     s3_put_object_headers(q, info);
     s3_put_version_of(q, info);
     put_source(q, info->source, info->stale);
+    if (q->from != NULL)
+        far_source_put_headers(q, info);
 }
 
 /* What GET and HEAD request beside the object itself. */

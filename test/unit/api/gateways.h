@@ -157,7 +157,8 @@ key_at(const struct bay *b, unsigned owner, const char *prefix, char out[64])
 struct answer {
     int status;
     struct buf body; /* buf_fini() */
-    char etag[80], length[24], retry_after[8], range[64], id[24], checksum[64];
+    char etag[80], length[24], retry_after[8], range[64], id[24], checksum[64],
+        colour[16];
 };
 
 static void
@@ -178,6 +179,7 @@ answer_head(const struct http_head *h, void *arg)
     answer_header(h, "retry-after", a->retry_after, sizeof a->retry_after);
     answer_header(h, "content-range", a->range, sizeof a->range);
     answer_header(h, "x-amz-request-id", a->id, sizeof a->id);
+    answer_header(h, "x-amz-meta-colour", a->colour, sizeof a->colour);
     answer_header(h, "x-amz-checksum-crc32c", a->checksum, sizeof a->checksum);
 }
 

@@ -495,6 +495,73 @@ run_deletes(void *arg)
     buf_fini(&doc);
 }
 
+/* The source of a copy, whole or a range, lies on one node and the copy on another. */
+static void
+run_copies(void *arg)
+{
+    struct bay *b = bay_open();
+    char *body = xmalloc(LARGE), from[64], to[64], target[400], source[300], id[300];
+    struct field h[4];
+    struct answer a;
+
+    (void)arg;
+    make_bay(b);
+    fill_pattern(body, LARGE, 3);
+    for (unsigned owner = 0; owner < GATEWAYS; owner++) {
+        unsigned other = (owner + 1) % GATEWAYS;
+        char etag[80];
+
+        snprintf(target, sizeof target, "/bay/%s", key_at(b, owner, "from", from));
+        snprintf(source, sizeof source, "bay/%s", from);
+        h[0] = (struct field){SPAN("x-amz-meta-colour"), SPAN("blue")};
+        h[1] = (struct field){SPAN("content-type"), SPAN("text/bay")};
+        h[2] = (struct field){SPAN("x-amz-tagging"), SPAN("a=1")};
+        CHECK_U64((unsigned)ask_gateway(b, 0, "PUT", target, body, LARGE, h, 3, &a), 200);
+        snprintf(etag, sizeof etag, "%s", a.etag);
+        buf_fini(&a.body);
+        key_at(b, other, "to", to);
+        snprintf(target, sizeof target, "/bay/%s", to);
+        h[0] = (struct field){SPAN("x-amz-copy-source"), span_of(source)};
+        CHECK_U64((unsigned)ask_gateway(b, 2, "PUT", target, NULL, 0, h, 1, &a), 200);
+        CHECK_SAYS(a.body.at, "CopyObjectResult");
+        buf_fini(&a.body);
+        CHECK_U64((unsigned)ask_gateway(b, 1, "GET", target, NULL, 0, NULL, 0, &a), 200);
+        CHECK(a.body.len == LARGE && memcmp(a.body.at, body, LARGE) == 0);
+        CHECK_STR(a.etag, etag);
+        CHECK_STR(a.colour, "blue");
+        buf_fini(&a.body);
+        snprintf(target, sizeof target, "/bay/%s?tagging", to);
+        CHECK_U64((unsigned)ask_simply(b, 0, "GET", target, NULL, "<Key>a</Key>"), 200);
+
+        /* Conditions and absence of the source. */
+        snprintf(target, sizeof target, "/bay/%s", to);
+        h[1] = (struct field){SPAN("x-amz-copy-source-if-none-match"), span_of(etag)};
+        CHECK_U64((unsigned)ask_gateway(b, 2, "PUT", target, NULL, 0, h, 2, &a), 412);
+        buf_fini(&a.body);
+        snprintf(source, sizeof source, "bay/%s", key_at(b, owner, "none", from));
+        h[0].value = span_of(source);
+        CHECK_U64((unsigned)ask_gateway(b, 2, "PUT", target, NULL, 0, h, 1, &a), 404);
+        CHECK_SAYS(a.body.at, "NoSuchKey");
+        buf_fini(&a.body);
+
+        /* A part of it. */
+        snprintf(target, sizeof target, "/bay/%s?uploads", to);
+        CHECK_U64((unsigned)ask_gateway(b, 2, "POST", target, NULL, 0, NULL, 0, &a), 200);
+        text_between(a.body.at, "<UploadId>", source);
+        snprintf(id, sizeof id, "%s", source);
+        buf_fini(&a.body);
+        snprintf(source, sizeof source, "bay/%s", key_at(b, owner, "from", from));
+        snprintf(target, sizeof target, "/bay/%s?partNumber=1&uploadId=%s", to, id);
+        h[0] = (struct field){SPAN("x-amz-copy-source"), span_of(source)};
+        h[1] = (struct field){SPAN("x-amz-copy-source-range"), SPAN("bytes=100-100099")};
+        CHECK_U64((unsigned)ask_gateway(b, 2, "PUT", target, NULL, 0, h, 2, &a), 200);
+        CHECK_SAYS(a.body.at, "CopyPartResult");
+        buf_fini(&a.body);
+    }
+    bay_close(&b);
+    free(body);
+}
+
 static void
 on_loop(fiber_fn *fn)
 {
@@ -519,6 +586,7 @@ ON_LOOP(ais)
 ON_LOOP(lists)
 ON_LOOP(upload_lists)
 ON_LOOP(deletes)
+ON_LOOP(copies)
 
 int
 main(int argc, char **argv)
@@ -535,5 +603,6 @@ main(int argc, char **argv)
     RUN(test_lists);
     RUN(test_upload_lists);
     RUN(test_deletes);
+    RUN(test_copies);
     return check_done();
 }
