@@ -59,6 +59,9 @@ extern const struct cli_verb cli_trace, cli_top, cli_explain, cli_man, cli_compl
 extern const struct cli_verb cli_mv, cli_sync, cli_mirror, cli_diff, cli_find, cli_du,
     cli_head;
 extern const struct cli_verb cli_tag, cli_undo;
+extern const struct cli_group cli_shard_group; /* shard.c */
+extern const struct cli_verb cli_shard_ls, cli_shard_cat, cli_shard_index,
+    cli_shard_extract, cli_shard_create, cli_shard_append, cli_reshard;
 extern const struct cli_verb cli_cat, cli_rm, cli_stat, cli_env;
 extern const struct cli_verb cli_disk_ls, cli_disk_add, cli_disk_drain, cli_disk_remove;
 extern const struct cli_verb cli_backup, cli_restore;

@@ -15,25 +15,20 @@
 extern const char main_commit[];
 
 static const struct cli_verb *const verbs[] = {
-    &cli_serve,      &cli_mb,      &cli_rb,       &cli_ls,     &cli_cp,
-    &cli_mv,         &cli_put,     &cli_get,      &cli_sync,   &cli_diff,
-    &cli_find,       &cli_du,      &cli_head,     &cli_cat,    &cli_rm,
-    &cli_stat,       &cli_env,     &cli_tls,      &cli_share,  &cli_version,
-    &cli_backup,     &cli_restore, &cli_prefetch, &cli_jobs,   &cli_wait,
-    &cli_cancel,     &cli_batch,   &cli_top,      &cli_trace,  &cli_explain,
-    &cli_completion, &cli_man,     &cli_pin,      &cli_unpin,  &cli_evict,
-    &cli_secrets,    &cli_ping,    &cli_ready,    &cli_doctor, &cli_tag,
-    &cli_undo,       &cli_mirror,  NULL,
+    &cli_serve,      &cli_mb,      &cli_rb,     &cli_ls,      &cli_cp,       &cli_mv,
+    &cli_put,        &cli_get,     &cli_sync,   &cli_diff,    &cli_find,     &cli_du,
+    &cli_head,       &cli_cat,     &cli_rm,     &cli_stat,    &cli_env,      &cli_tls,
+    &cli_share,      &cli_version, &cli_backup, &cli_restore, &cli_prefetch, &cli_jobs,
+    &cli_wait,       &cli_cancel,  &cli_batch,  &cli_top,     &cli_trace,    &cli_explain,
+    &cli_completion, &cli_man,     &cli_pin,    &cli_unpin,   &cli_evict,    &cli_secrets,
+    &cli_ping,       &cli_ready,   &cli_doctor, &cli_tag,     &cli_undo,     &cli_mirror,
+    &cli_reshard,    NULL,
 };
 
 /* Verbs of two words: the first one names the group. */
-static const struct cli_group *const groups[] = {&cli_bench_group,
-                                                 &cli_bucket_group,
-                                                 &cli_cluster_group,
-                                                 &cli_config_group,
-                                                 &cli_disk_group,
-                                                 &cli_user_group,
-                                                 NULL};
+static const struct cli_group *const groups[] = {
+    &cli_bench_group, &cli_bucket_group, &cli_cluster_group, &cli_config_group,
+    &cli_disk_group,  &cli_shard_group,  &cli_user_group,    NULL};
 static const struct cli_table table = {verbs, groups};
 
 static const struct cli_group *

@@ -176,6 +176,8 @@ take_node(const struct conf *c, struct node_options *o)
     o->readahead = (unsigned)conf_u64(c, OPT_CACHE_READAHEAD);
     o->cache_large = conf_u64(c, OPT_CACHE_LARGE);
     o->cache_chunk = conf_u64(c, OPT_CACHE_CHUNK);
+    o->reshard_memory = conf_u64(c, OPT_RESHARD_MEMORY);
+    o->reshard_spill = conf_u64(c, OPT_RESHARD_SPILL);
     o->shard_index_bytes = conf_u64(c, OPT_SHARD_INDEXES);
     o->cache_high = (unsigned)conf_u64(c, OPT_CACHE_HIGH);
     o->cache_low = (unsigned)conf_u64(c, OPT_CACHE_LOW);

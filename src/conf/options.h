@@ -140,6 +140,10 @@
       "most bytes a second that rebalancing and repairs copy between the disks of the node") \
     X(OPT_MEMORY_MEMTABLE, "memory.memtable", SIZE, "64MiB", MIB(1), GIB(64), "", START, \
       "limit of the memtable of a disk: entries of the write-ahead log that the index does not hold yet; they are replayed at start") \
+    X(OPT_RESHARD_MEMORY, "reshard.memory", SIZE, "64MiB", KIB(1), GIB(2), "", START, \
+      "records of samples that one reshard sorts in memory before it writes them to the disk of the node's state") \
+    X(OPT_RESHARD_SPILL, "reshard.spill", SIZE, "64GiB", MIB(1), GIB(1048576), "", START, \
+      "most bytes of members of compressed shards that one reshard keeps on the disk of the node's state") \
     X(OPT_SHARD_INDEXES, "shard.indexes", SIZE, "1GiB", 0, GIB(1024), "", START, \
       "most bytes of indexes of tar and zip shards kept in the node's state, the least recently used leave first; 0: none is kept over a restart") \
     X(OPT_INDEX_MAP_SIZE, "index.map_size", SIZE, "64GiB", MIB(64), GIB(65536), "", START, \

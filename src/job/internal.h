@@ -19,11 +19,14 @@ struct job_kind {
                       struct buf *what, struct errbuf *eb);
     /* Does the work, from job->position on. ERR_OK: done. ERR_CANCELLED: told to stop. */
     enum err (*run)(struct job *j, struct errbuf *eb);
+    /* Removes what it keeps beside its record. NULL: nothing. May switch. */
+    void (*forget)(struct job *j);
 };
 const struct job_kind *job_kind_find(struct span name); /* NULL: there is none */
 extern const struct job_kind job_prefetch, job_evict, job_copies, job_drain, job_fill;
 extern const struct job_kind job_copy_bucket, job_copy_objects, job_delete_objects,
     job_archive, job_download, job_promote;
+extern const struct job_kind job_reshard;
 
 struct job {
     struct list node; /* in service->jobs, by the time of the request */
@@ -73,6 +76,8 @@ struct job_service {
 void job_add_error(struct job *j, struct span name, const struct errbuf *eb);
 /* Sets where to continue; everything before it must be done. */
 void job_set_position(struct job *j, struct span position);
+/* Stores the record now. A failure is logged; it is stored again later. May switch. */
+void job_checkpoint(struct job *j);
 /* All names that came with the job. */
 enum err job_read_list(struct job *j, struct buf *out, struct errbuf *eb) MUST_CHECK;
 

@@ -19,7 +19,7 @@
 static const struct job_kind *const kinds[] = {
     &job_prefetch, &job_evict,       &job_copies,       &job_drain,
     &job_fill,     &job_copy_bucket, &job_copy_objects, &job_delete_objects,
-    &job_archive,  &job_download,    &job_promote};
+    &job_archive,  &job_download,    &job_promote,      &job_reshard};
 
 const struct job_kind *
 job_kind_find(struct span name)
@@ -530,6 +530,8 @@ show_job(const struct job *j, struct arena *a, struct job_status *out)
                                .left_ms = time_left(j),
                                .error_count = j->error_count};
     memcpy(out->id, j->id, sizeof out->id);
+    if (j->position != NULL)
+        out->position = arena_strdup(a, span_of(j->position));
     out->bucket = text_arg(j, a, "bucket");
     out->prefix = text_arg(j, a, "prefix");
     if (out->bucket != NULL && out->prefix == NULL)

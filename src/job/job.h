@@ -23,6 +23,8 @@
 struct job_service;
 
 struct job_options {
+    struct rt_dir *spill; /* for temporary files; NULL: jobs that need them are refused */
+    uint64_t reshard_memory, reshard_spill; /* bytes */
     struct meta *meta;
     struct map_service *map;
     struct object_service *object;
@@ -109,6 +111,8 @@ struct job_status { /* all in the arena */
     uint64_t rate;      /* bytes a second, of the last seconds; 0 when not running */
     int64_t left_ms;    /* -1: unknown */
     const char *reason; /* of FAILED; NULL */
+    const char
+        *position; /* how far it is, in the kind's own form; NULL: it has not begun */
     const char *errors[JOB_ERRORS_MAX];
     uint32_t error_count;
 };

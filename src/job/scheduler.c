@@ -44,9 +44,8 @@ job_set_position(struct job *j, struct span position)
     j->changed = true;
 }
 
-/* A failure to save does not fail the job: it is saved again later, and at its end. */
-static void
-save_progress(struct job *j)
+void
+job_checkpoint(struct job *j)
 {
     struct errbuf eb = {0};
 
@@ -90,7 +89,7 @@ job_tick(void *arg)
         if (++n % SAVE_SECONDS != 0 || !j->changed)
             continue;
         rt_shield_begin(&shield); /* completes a write that has begun */
-        save_progress(j);
+        job_checkpoint(j);
         rt_shield_end(&shield);
     }
 }
@@ -135,7 +134,7 @@ run_job(void *arg)
     j->ran_from_ns = j->rate_ns = rt_now_ns();
     j->rate_bytes = j->counts.bytes;
     j->rate = 0;
-    save_progress(j);
+    job_checkpoint(j);
     rt_group_begin(&ticking);
     if (rt_group_start(&ticking, job_tick, j) != ERR_OK)
         LOG(LOG_WARN, "job.no_tick", "no fiber to watch a job", L_TEXT("job", j->id));
@@ -147,7 +146,7 @@ run_job(void *arg)
     measure_rate(j);
     j->rate = 0;
     end_job(j, rc, &eb);
-    save_progress(j);
+    job_checkpoint(j);
     rt_shield_end(&shield);
     j->fiber = NULL;
     if (!job_is_ended(j->state))
@@ -215,6 +214,8 @@ job_forget_ended(struct job *j, struct errbuf *eb)
     assert(j->s->ended_count > 0);
     list_remove(&j->node); /* no call finds it from now on */
     j->s->ended_count--;
+    if (j->kind->forget != NULL)
+        j->kind->forget(j);
     rc = job_erase(j, eb);
     job_free(&j);
     return rc;

@@ -25,6 +25,8 @@ node_folders_in(struct node_folders *f, struct errbuf *eb)
         rc = node_folder(f->state, "secrets", &f->secrets, eb);
     if (rc == ERR_OK)
         rc = node_folder(f->state, "shards", &f->shards, eb);
+    if (rc == ERR_OK)
+        rc = node_folder(f->state, "spill", &f->spill, eb);
     return rc;
 }
 
@@ -46,6 +48,7 @@ node_folders_open(const char *path, struct node_folders *out, struct errbuf *eb)
 void
 node_folders_close(struct node_folders *f)
 {
+    rt_dir_close(&f->spill);
     rt_dir_close(&f->shards);
     rt_dir_close(&f->secrets);
     rt_dir_close(&f->meta);

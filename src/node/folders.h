@@ -4,8 +4,8 @@
 #include "rt/file.h"
 
 struct node_folders {
-    struct rt_dir *root, *dot, *state, *meta, *secrets,
-        *shards; /* owned; NULL: not open */
+    struct rt_dir *root, *dot, *state, *meta, *secrets, *shards,
+        *spill; /* owned; NULL: not open */
 };
 /* Opens the folders, and creates missing ones below `path`. After an error the caller closes those already opened. All may
  * switch. */

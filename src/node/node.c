@@ -161,7 +161,10 @@ open_services(struct node *n)
                                 .promote_dir = n->o->promote_dir,
                                 .download_private = n->o->download_private,
                                 .node = n->id.node,
-                                .epoch = n->id.starts};
+                                .epoch = n->id.starts,
+                                .spill = n->folders.spill,
+                                .reshard_memory = n->o->reshard_memory,
+                                .reshard_spill = n->o->reshard_spill};
     if (rc == ERR_OK)
         rc = job_start(&jobs, &n->jobs, &n->eb);
     if (rc == ERR_OK)

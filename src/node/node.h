@@ -88,6 +88,7 @@ struct node_options {
     unsigned cache_high, cache_low;
     uint64_t cache_large, cache_chunk;
     uint64_t shard_index_bytes; /* of the folder of indexes; 0: none */
+    uint64_t reshard_memory, reshard_spill;
     unsigned readahead;
     uint64_t block_cache_bytes, cache_budget, segment_bytes, index_map_bytes,
         index_interval_ms, memtable_bytes,

@@ -95,7 +95,11 @@
     X(PLACES_CHOSEN, "places.chosen")                                                    \
     /* the version of an archive is known, and its members are not read yet */           \
     X(SHARD_FOUND, "shard.found")                                                        \
-    X(SHARD_OPENED, "shard.opened")
+    X(SHARD_OPENED, "shard.opened")                                                      \
+    /* a run of sorted records, the phase of sorting, a new shard */                     \
+    X(RESHARD_RUN, "reshard.run")                                                        \
+    X(RESHARD_SORTING, "reshard.sorting")                                                \
+    X(RESHARD_CREATED, "reshard.created")
 
 enum point {
 #define X(id, name) POINT_##id,

@@ -30,6 +30,7 @@ static const struct {
 } wants[] = {
     {"prefetch", AUTH_READ | AUTH_LIST},
     {"evict", AUTH_WRITE},
+    {"reshard", AUTH_READ | AUTH_LIST},
 };
 
 static bool
@@ -46,12 +47,12 @@ may_do(const struct request *q, struct span kind, const char *bucket, const char
            caller_may(q, rights, span_of(bucket), span_of(prefix != NULL ? prefix : ""));
 }
 
-/* The job reads the manifest for the caller, and errors quote its lines. */
+/* The job reads such an object for the caller, and errors quote its lines. */
 static bool
-may_read_manifest(const struct request *q, const json_t *args)
+may_read_named(const struct request *q, const json_t *args, const char *arg)
 {
     const char *bucket = json_string_value(json_object_get(args, "bucket"));
-    const json_t *key = json_object_get(args, "manifest");
+    const json_t *key = json_object_get(args, arg);
 
     return !json_is_string(key) || bucket == NULL ||
            caller_may(q, AUTH_READ, span_of(bucket),
@@ -103,6 +104,7 @@ put_job(struct json *j, const struct job_status *s)
     else
         json_put_null(j, "left_ms");
     json_text(j, "reason", s->reason);
+    json_text(j, "position", s->position);
     json_open_array(j, "errors");
     for (uint32_t i = 0; i < s->error_count; i++)
         json_text(j, NULL, s->errors[i]);
@@ -195,7 +197,8 @@ admin_job_begin(struct request *q)
         };
         if (!may_do(q, ask.kind, json_string_value(json_object_get(ask.args, "bucket")),
                     json_string_value(json_object_get(ask.args, "prefix"))) ||
-            !may_read_manifest(q, ask.args) || !may_write_target(q, ask.args))
+            !may_read_named(q, ask.args, "manifest") ||
+            !may_read_named(q, ask.args, "order") || !may_write_target(q, ask.args))
             rc = fault_set(&q->fault, S3_AccessDenied,
                            "A job of this kind wants rights that you do not have on what "
                            "it works on");
