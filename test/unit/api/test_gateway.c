@@ -562,6 +562,59 @@ run_copies(void *arg)
     free(body);
 }
 
+/* Sends a head, and `some` bytes of its body, by hand; the first line of what comes back, or "". */
+static struct stream *
+raw_put(struct bay *b, unsigned by, const char *target, const char *lines, size_t length,
+        size_t some, char first[40])
+{
+    struct stream *s = NULL;
+    char head[500], *body = xcalloc(1, some + 1), got[500] = "";
+    int n =
+        snprintf(head, sizeof head,
+                 "PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %zu\r\n%s\r\n",
+                 target, length, lines);
+    size_t len = 0;
+
+    CHECK(rt_connect("127.0.0.1", b->at[by].site.port, deadline_in_ms(PATIENCE_MS), &s,
+                     NULL) == ERR_OK);
+    CHECK(rt_send(s, head, (size_t)n, deadline_in_ms(PATIENCE_MS), NULL) == ERR_OK);
+    if (some > 0)
+        CHECK(rt_send(s, body, some, deadline_in_ms(PATIENCE_MS), NULL) == ERR_OK);
+    else
+        CHECK(rt_recv(s, got, sizeof got - 1, deadline_in_ms(PATIENCE_MS), &len, NULL) ==
+              ERR_OK);
+    snprintf(first, 40, "%.*s", (int)strcspn(got, "\r"), got);
+    free(body);
+    return s;
+}
+
+/* The body is asked for only when the owner wants it; a client that leaves leaves nothing behind at the owner. */
+static void
+run_bodies_that_do_not_come(void *arg)
+{
+    struct bay *b = bay_open();
+    char key[64], target[100], first[40];
+    struct stream *s;
+
+    (void)arg;
+    make_bay(b);
+    snprintf(target, sizeof target, "/bay/%s", key_at(b, 1, "k", key));
+    s = raw_put(b, 0, target, "Expect: 100-continue\r\n", 1000, 0, first);
+    CHECK_SAYS(first, "100 Continue");
+    rt_stream_close(&s);
+    s = raw_put(b, 0, target, "Expect: 100-continue\r\nContent-MD5: none\r\n", 1000, 0,
+                first);
+    CHECK_SAYS(first, "400 Bad Request");
+    rt_stream_close(&s);
+    s = raw_put(b, 0, target, "", LARGE, 500000, first);
+    rt_stream_close(&s);
+    for (unsigned g = 0; g < GATEWAYS; g++)
+        CHECK_U64((unsigned)ask_simply(b, g, "GET", target, NULL, "NoSuchKey"), 404);
+    CHECK_U64((unsigned)ask_simply(b, 2, "PUT", target, "whole", ""), 200);
+    CHECK_U64((unsigned)ask_simply(b, 0, "GET", target, NULL, "whole"), 200);
+    bay_close(&b);
+}
+
 static void
 on_loop(fiber_fn *fn)
 {
@@ -587,6 +640,7 @@ ON_LOOP(lists)
 ON_LOOP(upload_lists)
 ON_LOOP(deletes)
 ON_LOOP(copies)
+ON_LOOP(bodies_that_do_not_come)
 
 int
 main(int argc, char **argv)
@@ -604,5 +658,6 @@ main(int argc, char **argv)
     RUN(test_upload_lists);
     RUN(test_deletes);
     RUN(test_copies);
+    RUN(test_bodies_that_do_not_come);
     return check_done();
 }
