@@ -21,7 +21,7 @@ import traceback
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
-from bench import batch_rows, cli_rows, disk_rows, job_rows, machine, memory_rows, more_rows, put_rows, python_rows, s3_rows, servers, tier_rows, train_rows, verify_rows  # noqa: E402, F401: these add their rows
+from bench import ais_rows, batch_rows, cli_rows, disk_rows, job_rows, machine, memory_rows, more_rows, put_rows, python_rows, s3_rows, servers, tier_rows, train_rows, verify_rows  # noqa: E402, F401: these add their rows
 from bench.rows import ROWS  # noqa: E402
 from rigs.process import ROOT  # noqa: E402
 

@@ -272,7 +272,7 @@ promote_job_run(struct job *j, struct errbuf *eb)
                              .recursive = json_get_u64(j->args, "recursive") > 0,
                              .overwrite = json_get_u64(j->args, "overwrite") > 0,
                              .deletes = json_get_u64(j->args, "delete") > 0};
-    const char *name = json_get_text(j->args, "bucket", ""), *inside;
+    const char *name = json_get_text(j->args, "bucket", ""), *inside = ".";
     const struct map_bucket *b =
         map_bucket_find(map_now(j->s->options.map), span_of(name));
     struct rt_dir *top = NULL;

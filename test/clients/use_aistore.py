@@ -3,15 +3,20 @@
 import io
 import json
 import os
+import pathlib
 import sys
 import tarfile
+import tempfile
 
 for variable in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):  # they would win over ca_cert
     os.environ.pop(variable, None)
 import xxhash
 from aistore import Client
+from aistore.sdk import ArchiveConfig
+from aistore.sdk.archive_config import ArchiveMode
 from aistore.sdk.errors import AISError, ErrBckAlreadyExists, ErrBckNotFound
 from aistore.sdk.list_object_flag import ListObjectFlag
+from aistore.sdk.multiobj import ObjectRange
 
 from ais_token import token
 
@@ -134,6 +139,62 @@ assert [e.name for e in bucket.list_archive("arch.tar", page_size=1)] == ["arch.
 assert [e.flags for e in bucket.list_archive("arch.tar", include_archive_obj=True)] == [64 | 512, 64 | 128, 64 | 128]
 assert bucket.summary(prefix="d/")["ObjCount"]["obj_count_present"] == "25"
 assert bucket.info(prefix="d/")[1]["TotalSize"]["size_all_present_objs"] == str(sum(range(25)))
+
+# Groups of objects, and their jobs: by list, template and range
+group = client.bucket(name + "-g").create()
+for i in range(12):
+    group.object(f"g-{i:03}.txt").get_writer().put_content(b"%d" % i)
+copies = client.bucket(name + "-c").create()
+for job in group.objects(obj_names=["g-001.txt", "g-002.txt"]).copy(copies, prepend="l/"):
+    client.job(job).wait(timeout=60)
+for job in group.objects(obj_template="g-{003..005}.txt").copy(copies, prepend="t/", num_workers=4):
+    client.job(job).wait(timeout=60)
+for job in group.objects(obj_range=ObjectRange(prefix="g-", min_index=6, max_index=10, pad_width=3, step=2, suffix=".txt")).copy(copies):
+    client.job(job).wait_for_idle(timeout=60)
+assert [e.name for e in copies.list_all_objects()] == ["g-006.txt", "g-008.txt", "g-010.txt", "l/g-001.txt", "l/g-002.txt", "t/g-003.txt", "t/g-004.txt", "t/g-005.txt"]
+for job in group.objects(obj_template="g-{000..003}.txt").archive("s/four.tar", to_bck=copies, mime="tar"):
+    client.job(job).wait(timeout=60)
+assert [e.name for e in copies.list_archive("s/four.tar")] == [f"s/four.tar/g-{i:03}.txt" for i in range(4)]
+assert copies.object("s/four.tar").get_reader(archive_config=ArchiveConfig(archpath="g-002.txt")).read_all() == b"2"
+matching = copies.object("s/four.tar").get_reader(archive_config=ArchiveConfig(regex="g-00[13]", mode=ArchiveMode.REGEXP)).read_all()
+assert tarfile.open(fileobj=io.BytesIO(matching)).getnames() == ["g-001.txt", "g-003.txt"]
+for job in copies.objects(obj_template="t/{00..99}").delete(), copies.objects(obj_names=["l/g-001.txt"]).delete():
+    client.job(job).wait(timeout=60)
+assert "l/g-001.txt" not in [e.name for e in copies.list_all_objects()]
+fails(404, lambda: group.objects(obj_names=["x"]).copy(client.bucket(name + "-none")), ErrBckNotFound)
+with tempfile.TemporaryDirectory() as folder:
+    for i in range(5):
+        pathlib.Path(folder, f"f{i}.bin").write_bytes(b"f" * i)
+    group.put_files(folder, pattern="*.bin", prepend="files/")
+assert [len(group.object(f"files/f{i}.bin").get_reader().read_all()) for i in range(5)] == [0, 1, 2, 3, 4]
+
+# Buckets: copies, dry runs, other names
+dry = client.bucket(name + "-d")
+client.job(group.copy(dry, dry_run=True)).wait(timeout=60)
+client.job(group.copy(dry, prefix_filter="g-", prepend="p/", ext={"txt": "md"})).wait(timeout=60)
+assert len(dry.list_all_objects()) == 12 and dry.object("p/g-011.md").get_reader().read_all() == b"11"
+job = dry.rename(name + "-e")
+client.job(job).wait(timeout=60)
+fails(404, client.bucket(name + "-d").head)  # dry has the new name
+renamed = client.bucket(name + "-e")
+assert len(renamed.list_all_objects()) == 12
+assert str(fails(409, lambda: renamed.rename(name + "-c"), ErrBckAlreadyExists))
+
+# Jobs
+started = client.job(job_kind="lru").start()
+client.job(started).wait(timeout=60)
+assert client.job(started).status().end_time and client.job(started).get_details()
+assert started in [s.uuid for s in cluster.list_jobs_status()] and client.job(started).get_total_time() is not None
+assert isinstance(cluster.list_running_jobs(), list)
+fails(404, client.job("nosuchjob-1").status)
+
+# Batches
+batch = client.batch(bucket=group)
+for i in (7, 3, 5):
+    batch.add(f"g-{i:03}.txt")
+assert [data for _, data in batch.get()] == [b"7", b"3", b"5"]
+for b in (group, copies, renamed):
+    b.delete()
 
 # Rights of tokens
 reader = connect(clusters=[{"id": "", "perm": "0"}], buckets=[{"bck": {"name": name, "provider": "ais", "namespace": {"uuid": "", "name": ""}}, "perm": "1"}])

@@ -1,6 +1,7 @@
 /* jobs: what operations that start jobs use of jobs.c. */
 #pragma once
 #include "api/ais/ais.h"
+#include "api/ais/template.h"
 
 /* Answers with the id of a job that is done already: what has no work here. */
 enum err ais_job_done(struct request *q, const char *kind, struct span provider,
@@ -13,8 +14,6 @@ enum err ais_bucket_to_write(struct request *q, const struct ais_bucket *to, boo
                              const struct map_bucket **out) MUST_CHECK;
 /* A name of a list, a line of its own, with nothing that braces would expand. */
 enum err ais_put_name(struct request *q, struct span name, struct buf *out) MUST_CHECK;
-/* A template of any of the three forms, with braces. */
-void ais_put_template(struct span text, struct buf *out);
 
 /* ---- download.c ---- */
 #define AIS_DOWNLOAD_PREFIX "dnl-"
