@@ -64,6 +64,12 @@ struct node {
                          ->text]; /* the last sentence that was logged */
 };
 
+/* node.c */
+/* The first fiber of a runtime: opens everything, serves until node_end(), closes. n->o is set; n->rc and n->eb say how it
+ * went. node_serve() runs it, and so does the simulator. */
+void node_run(void *node);
+/* A fiber, as a signal starts it: the node drains and ends; called again, without waiting for requests. */
+void node_end(void *node);
 /* disks.c */
 enum err node_find_state(struct node *n) MUST_CHECK;
 enum err node_open_disks(struct node *n) MUST_CHECK;

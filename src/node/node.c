@@ -289,10 +289,10 @@ close_all(struct node *n)
     rt_shield_end(&shield);
 }
 
-static void
-on_signal(void *arg)
+void
+node_end(void *node)
 {
-    struct node *n = arg;
+    struct node *n = node;
 
     n->signals++;
     if (n->draining != NULL)
@@ -359,24 +359,26 @@ node_drain(struct node *n)
         LOG0(LOG_WARN, "node.cut", "requests that were still in flight are cut");
 }
 
-static void
-node_run(void *arg)
+void
+node_run(void *node)
 {
-    struct node *n = arg;
+    struct node *n = node;
     struct rt_group watching;
 
     rt_cond_init(&n->signalled);
     rt_cond_init(&n->copies.wanted);
     rt_cond_init(&n->copies.written);
-    rt_on_signal(SIGTERM, on_signal, n);
-    rt_on_signal(SIGINT, on_signal, n);
+    rt_on_signal(SIGTERM, node_end, n);
+    rt_on_signal(SIGINT, node_end, n);
     n->rc = node_open_all(n);
     for (unsigned i = 0; n->rc == ERR_NO_SPACE && i < n->o->dir_count; i++)
         store_explain_no_room(n->o->dirs[i], &n->eb);
     if (n->rc == ERR_OK) {
         rt_group_begin(&watching);
         node_watch(n, &watching);
-        if (rt_group_start(&watching, node_watch_memory, n) != ERR_OK)
+        /* The machine's memory is no part of a simulated world. */
+        if (rt_engine_now() != RT_SIM &&
+            rt_group_start(&watching, node_watch_memory, n) != ERR_OK)
             LOG0(LOG_WARN, "node.no_watch", "no fiber to look after memory");
         if (n->nodes != NULL && rt_group_start(&watching, node_peers_watch, n) != ERR_OK)
             LOG0(LOG_WARN, "node.no_map_watch", "no fiber to look after the map");

@@ -178,7 +178,11 @@ sim_cluster_crash(struct sim *node, enum sim_crash how)
     struct sim_context before;
 
     assert(node != sim_world); /* the script survives */
-    assert(node->member.runtime != NULL);
+    assert(sim_cluster_is_up(node));
+    if (node->member.runtime == NULL) { /* it has done nothing yet */
+        node->member.start = NULL;
+        return;
+    }
     if (node->cut)
         return;
     node->member.power = how == SIM_POWER;

@@ -7,6 +7,7 @@
  * show as stale reads. A gateway that does not own a key relays the request once, with its epoch.
  */
 #pragma once
+#include "base/num.h"
 #include "map/node_place.h"
 #include "members/members.h"
 #include "sim/cluster_world.h"
@@ -373,15 +374,20 @@ keys_run(void *arg)
 }
 
 static inline void
-keys_target(unsigned key, char out[64])
+keys_fill(struct cluster_ask *a)
 {
-    snprintf(out, 64, "/%u", key);
+    snprintf(a->target, sizeof a->target, "/%u", a->op.key);
+    snprintf(a->condition, sizeof a->condition, "%u", a->op.expected);
+    if (strcmp(a->method, "PUT") == 0)
+        a->body = span_of(arena_printf(a->arena, "%u", a->op.value));
 }
 
-static inline void
-keys_condition(uint32_t value, char out[64])
+static inline uint32_t
+keys_value_of(struct span body)
 {
-    snprintf(out, 64, "%u", value);
+    uint64_t n = 0;
+
+    return num_u64(body, &n) == ERR_OK && n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
 }
 
 static inline bool
@@ -394,8 +400,8 @@ static inline uint64_t
 keys_live(uint64_t seed, unsigned plant)
 {
     static const struct cluster_kind kind = {.run = keys_run,
-                                             .target = keys_target,
-                                             .condition = keys_condition,
+                                             .fill = keys_fill,
+                                             .value_of = keys_value_of,
                                              .had_no_effect = keys_had_no_effect};
     struct keys_world world = {.plant = plant};
     void *kept[CLUSTER_NODES];

@@ -1,5 +1,5 @@
 /* cluster_world: a simulated cluster under trouble: a node for etcd, nodes of ours, and the script's own node, on which clients
- * work, a fiber makes trouble, and every answer goes into a history.
+ * work, fibers make trouble, and every answer goes into a history.
  *
  * What a node does is the caller's (struct cluster_kind): cluster_keys.h has a small key-value service over members and
  * map. Clients speak HTTP to any node: GET, PUT and DELETE of /KEY, If-None-Match: * and
@@ -20,6 +20,7 @@
 #define CLUSTER_CLIENTS    5u
 #define CLUSTER_UNKNOWN    16u /* changes of unknown outcome of one key, at most */
 #define CLUSTER_TROUBLE_MS 100000u
+#define CLUSTER_FAILED_MAX 60u
 #define CLUSTER_RECOVER_MS                                                               \
     600000u /* a node that was evicted too often stays out for five minutes */
 
@@ -29,20 +30,26 @@ struct cluster_node {
     unsigned index;
     char name[16], addr[16];
     struct sim *host;
-    bool stop; /* its first fiber is to end in order */
-    bool in;   /* it says that it works */
-    unsigned starts;
-    void *kept; /* what outlives its worlds; the kind's */
+    bool stop;               /* its first fiber is to end in order */
+    bool in;                 /* it says that it works */
+    unsigned starts, failed; /* failed: of the latest ones, one after the other */
+    void *kept, *own;        /* the kind's: what outlives its worlds, and what does not */
 };
+struct cluster_ask;
 struct cluster_kind {
     /* The first fiber of each world of a node: until n->stop, or it is cancelled. */
     void (*run)(void *node);
-    /* What a client asks for, and the value in If-Match and in a body. */
-    void (*target)(unsigned key, char out[64]);
-    void (*condition)(uint32_t value, char out[64]);
+    /* What a client sends for an operation: target, body, and what If-Match says; then more fields, at most 4. */
+    void (*fill)(struct cluster_ask *a);
+    size_t (*sign)(struct cluster_ask *a, struct fields sent, struct field *add);
+    /* The value of a body; UINT32_MAX: it is none that was ever sent. */
+    uint32_t (*value_of)(struct span body);
     /* Whether this status says that a change had no effect and will have none. */
     bool (*had_no_effect)(int status);
-    bool power; /* crashes may take unsynced data */
+    /* On the script's node, when all nodes are in for the first time; NULL: nothing to do. */
+    void (*prepare)(struct cluster_world *w);
+    bool power;  /* crashes may take unsynced data */
+    bool direct; /* a key is asked of one node only, for nodes relay nothing */
 };
 struct cluster_world {
     const struct cluster_kind *kind;
@@ -80,11 +87,15 @@ cluster_etcd_run(void *arg)
     rt_shield_end(&shield);
 }
 
+/* Sometimes its power goes in the middle of something: as the nth write, sync, rename or the like of this world begins. */
 static inline void
 cluster_start(struct cluster_node *n)
 {
     n->stop = n->in = false;
     n->starts++;
+    if (n->world->kind->power && n->world->in_trouble > 0 && !n->world->over &&
+        sim_random() % 2 == 0)
+        sim_cut_at(n->host, 1 + sim_random() % 700);
     sim_cluster_start(n->host, n->world->kind->run, n);
 }
 
@@ -108,7 +119,11 @@ cluster_stop(struct cluster_node *n)
 struct cluster_ask {
     struct cluster_world *w;
     struct history_op op;
-    char value[64], condition[64], target[64];
+    const struct cluster_node *gateway;
+    struct arena *arena;
+    const char *method;
+    struct span body; /* in the arena */
+    char condition[64], target[64];
 };
 
 static inline enum history_end
@@ -125,33 +140,31 @@ cluster_outcome(const struct cluster_ask *a, enum err rc, int status)
     return a->w->kind->had_no_effect(status) ? HISTORY_NONE : HISTORY_UNKNOWN;
 }
 
-static inline int
-cluster_send(struct cluster_ask *a, const struct cluster_node *gateway, struct buf *out,
-             enum err *rc)
+static inline enum err
+cluster_send(struct cluster_ask *a, struct buf *out, int *status)
 {
-    struct field f = {SPAN("if-match"), span_of(a->condition)};
+    struct field f[8] = {{SPAN("host"), span_of(a->gateway->addr)}};
     const struct history_op *op = &a->op;
-    bool puts = op->call != HISTORY_READ && op->call != HISTORY_REMOVE;
+    bool puts = strcmp(a->method, "PUT") == 0;
     struct http_call_request req = {
-        .host = gateway->addr,
+        .host = a->gateway->addr,
         .port = 80,
-        .method = op->call == HISTORY_READ ? "GET"
-                  : puts                   ? "PUT"
-                                           : "DELETE",
+        .method = a->method,
         .target = span_of(a->target),
-        .length = puts ? (int64_t)strlen(a->value) : HTTP_NO_BODY,
+        .length = puts ? (int64_t)a->body.len : HTTP_NO_BODY,
         .fresh = true, /* else the client of this tree may send a request twice */
         .by = deadline_in_ms(8000)};
     struct errbuf eb = {{0}};
-    int status = 0;
+    size_t n = 1;
 
     if (op->call == HISTORY_CREATE)
-        f = (struct field){SPAN("if-none-match"), SPAN("*")};
-    if (op->call == HISTORY_CREATE || op->call == HISTORY_SWAP)
-        req.headers = (struct fields){&f, 1};
-    *rc = http_call_simple(a->w->client, &req, puts ? span_of(a->value) : SPAN(""),
-                           &status, out, NULL, NULL, &eb);
-    return status;
+        f[n++] = (struct field){SPAN("if-none-match"), SPAN("*")};
+    if (op->call == HISTORY_SWAP)
+        f[n++] = (struct field){SPAN("if-match"), span_of(a->condition)};
+    if (a->w->kind->sign != NULL)
+        n += a->w->kind->sign(a, (struct fields){f, n}, f + n);
+    req.headers = (struct fields){f + 1, n - 1};
+    return http_call_simple(a->w->client, &req, a->body, status, out, NULL, NULL, &eb);
 }
 
 /* One operation through this gateway, from its begin to what became of it. */
@@ -159,25 +172,31 @@ static inline enum history_end
 cluster_ask(struct cluster_world *w, const struct history_op *op,
             const struct cluster_node *gateway)
 {
-    struct cluster_ask a = {.w = w, .op = *op};
+    bool puts = op->call != HISTORY_READ && op->call != HISTORY_REMOVE;
+    struct cluster_ask a = {.w = w,
+                            .op = *op,
+                            .gateway = gateway,
+                            .arena = arena_new(4096, MIB(2)),
+                            .body = SPAN(""),
+                            .method = op->call == HISTORY_READ ? "GET"
+                                      : puts                   ? "PUT"
+                                                               : "DELETE"};
     size_t at = history_begin(&w->history, op);
     enum history_end end;
     struct buf out;
     enum err rc;
-    int status;
+    int status = 0;
 
-    snprintf(a.value, sizeof a.value, "%u", op->value);
-    w->kind->target(op->key, a.target);
-    w->kind->condition(op->expected, a.condition);
-    buf_init(&out, 4096);
-    status = cluster_send(&a, gateway, &out, &rc);
-    buf_putc(&out, '\0');
+    w->kind->fill(&a);
+    buf_init(&out, MIB(2));
+    rc = cluster_send(&a, &out, &status);
     end = cluster_outcome(&a, rc, status);
     if (op->call == HISTORY_READ && end == HISTORY_OK)
-        w->history.at[at].value = status == 200 ? (uint32_t)strtoul(out.at, NULL, 10) : 0;
+        w->history.at[at].value = status == 200 ? w->kind->value_of(buf_span(&out)) : 0;
     if (end == HISTORY_OK)
         w->guess[op->key] = op->call == HISTORY_REMOVE ? 0 : w->history.at[at].value;
     buf_fini(&out);
+    arena_free(&a.arena);
     history_end(&w->history, at, end, rt_now_ns());
     end = w->history.at[at].end;
     w->unknown[op->key] += end == HISTORY_UNKNOWN;
@@ -185,6 +204,12 @@ cluster_ask(struct cluster_world *w, const struct history_op *op,
     w->refusals += end == HISTORY_REFUSED;
     w->failures += end == HISTORY_UNKNOWN || end == HISTORY_NONE;
     return end;
+}
+
+static inline const struct cluster_node *
+cluster_gateway(const struct cluster_world *w, unsigned key, uint64_t drawn)
+{
+    return &w->nodes[(w->kind->direct ? key : drawn) % CLUSTER_NODES];
 }
 
 static inline struct history_op
@@ -225,9 +250,13 @@ cluster_client_run(void *arg)
     while (!w->over && rt_sleep_ms(sim_random() % 700) == ERR_OK) {
         struct history_op op = cluster_draw_op(w, process);
 
-        if (cluster_ask(w, &op, &w->nodes[sim_random() % CLUSTER_NODES]) ==
-            HISTORY_UNKNOWN)
+        enum history_end end =
+            cluster_ask(w, &op, cluster_gateway(w, op.key, sim_random()));
+
+        if (end == HISTORY_UNKNOWN)
             process += CLUSTER_CLIENTS;
+        if (end == HISTORY_UNKNOWN || end == HISTORY_NONE)
+            (void)!rt_sleep_ms(sim_random() % 1500);
     }
 }
 
@@ -248,7 +277,8 @@ cluster_crash(struct cluster_node *n)
     bool power = n->world->kind->power && sim_random() % 2 == 0;
 
     n->world->crashes++;
-    sim_cluster_crash(n->host, power ? SIM_POWER : SIM_KILL);
+    if (sim_cluster_is_up(n->host))
+        sim_cluster_crash(n->host, power ? SIM_POWER : SIM_KILL);
     cluster_wait_down(n->host);
     n->in = false;
     (void)!rt_sleep_ms(sim_random() % 15000);
@@ -302,10 +332,20 @@ cluster_trouble_run(void *arg)
     struct cluster_world *w = n->world;
 
     while (!w->over) {
-        (void)!rt_sleep_ms(sim_random() % 40000);
-        if (!w->over)
+        for (uint64_t left = sim_random() % 400; left > 0 && !w->over; left--) {
+            if (!sim_cluster_is_up(n->host)) {
+                w->crashes++;
+                (void)!rt_sleep_ms(sim_random() % 15000);
+                cluster_start(n);
+            }
+            (void)!rt_sleep_ms(100);
+        }
+        if (!w->over && sim_cluster_is_up(n->host))
             cluster_disturb(n);
     }
+    sim_cut_at(n->host, 0);
+    if (!sim_cluster_is_up(n->host))
+        cluster_start(n);
     w->in_trouble--;
 }
 
@@ -350,12 +390,24 @@ cluster_count_in(const struct cluster_world *w)
     return in;
 }
 
+/* A node that fails to start again and again would do so for ever. */
+static inline bool
+cluster_is_lost(const struct cluster_world *w)
+{
+    for (unsigned i = 0; i < CLUSTER_NODES; i++) {
+        if (w->nodes[i].failed > CLUSTER_FAILED_MAX)
+            return true;
+    }
+    return false;
+}
+
 static inline bool
 cluster_wait_whole(struct cluster_world *w, uint64_t ms)
 {
     uint64_t until = rt_now_ns() + ms * 1000000u;
 
-    while (cluster_count_in(w) < CLUSTER_NODES && rt_now_ns() < until)
+    while (cluster_count_in(w) < CLUSTER_NODES && !cluster_is_lost(w) &&
+           rt_now_ns() < until)
         (void)!rt_sleep_ms(50);
     return cluster_count_in(w) == CLUSTER_NODES;
 }
@@ -363,17 +415,17 @@ cluster_wait_whole(struct cluster_world *w, uint64_t ms)
 static inline void
 cluster_last_reads(struct cluster_world *w)
 {
-    uint64_t until = rt_now_ns() + CLUSTER_RECOVER_MS * UINT64_C(1000000);
+    uint64_t until = rt_now_ns() + CLUSTER_TROUBLE_MS * UINT64_C(1000000);
 
     for (unsigned k = 0; k < CLUSTER_KEYS; k++) {
         for (unsigned i = 0; i < CLUSTER_NODES; i++) {
             enum history_end end = HISTORY_UNKNOWN;
 
-            while (end != HISTORY_OK && rt_now_ns() < until) {
+            while (end != HISTORY_OK && rt_now_ns() < until && !cluster_is_lost(w)) {
                 struct history_op op = {
                     .process = 1000 + i, .key = k, .began_ns = rt_now_ns(), .last = true};
 
-                end = cluster_ask(w, &op, &w->nodes[i]);
+                end = cluster_ask(w, &op, cluster_gateway(w, k, i));
                 if (end != HISTORY_OK)
                     (void)!rt_sleep_ms(200);
             }
@@ -407,6 +459,8 @@ cluster_script(void *arg)
     for (unsigned i = 0; i < CLUSTER_NODES; i++)
         cluster_start(&w->nodes[i]);
     CHECK(cluster_wait_whole(w, CLUSTER_RECOVER_MS));
+    if (w->kind->prepare != NULL)
+        w->kind->prepare(w);
     rt_group_begin(&g);
     for (unsigned i = 0; i < CLUSTER_CLIENTS; i++) {
         clients[i] = (struct cluster_client){w, i};
