@@ -86,7 +86,7 @@ result_of(enum err rc, const struct failure *why, const struct errbuf *eb,
     e->status = why->status;
     for (size_t i = 0; i < ARRAY_LEN(results); i++)
         if (results[i].rc == rc)
-            e->code = results[i].code;
+            e->code = (int)results[i].code;
     if (rc == ERR_CANCELLED)
         snprintf(e->text, sizeof e->text, "interrupted by a signal");
     else
