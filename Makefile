@@ -1,6 +1,6 @@
 # What people type. The work is in tools/ and CMakeLists.txt; `make help` lists it.
 .DEFAULT_GOAL := all
-.PHONY: all help deps demo wheel check check-clients bench bench-guard s3-table soak plug fill lint format fuzz sim sim-cluster install clean clean-room check-aarch64
+.PHONY: all help deps demo demo-cluster wheel check check-clients bench bench-guard s3-table soak plug fill lint format fuzz sim sim-cluster install clean clean-room check-aarch64
 
 SEEDS ?= 100
 T ?= 60
@@ -14,6 +14,9 @@ deps: ## install the packages that building needs
 
 demo: ## train a model through Forebay: cold epoch, local epochs, figures side by side
 	@tools/demo.sh $(if $(KEEP),--keep)
+
+demo-cluster: ## one etcd and three nodes on this machine: write, read, kill one, bring it back; under 3 minutes
+	@tools/demo_cluster.sh
 
 check: ## everything that is tested: units, threads, simulator, fuzz, real clients
 	@tools/check.sh

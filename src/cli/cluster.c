@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/cli.h"
+#include "cli/cluster.h"
 #include "meta/cluster_key.h"
 
 static const char *const key_examples[] = {"forebay cluster key > cluster.key", NULL};
@@ -47,7 +47,14 @@ cluster_key_run(const struct args *a)
 }
 static const struct cli_verb cli_cluster_key = {&key_verb, cluster_key_run};
 
-static const struct verb group = {.name = "cluster",
-                                  .summary = "the nodes of a cluster; its key"};
-static const struct cli_verb *const verbs[] = {&cli_cluster_key, NULL};
+static const struct verb group = {
+    .name = "cluster",
+    .summary = "the nodes of a cluster, looked at and changed; its key"};
+static const struct cli_verb *const verbs[] = {&cli_cluster_key,
+                                               &cli_cluster_show,
+                                               &cli_cluster_map,
+                                               &cli_cluster_wait,
+                                               &cli_cluster_maintenance,
+                                               &cli_cluster_remove,
+                                               NULL};
 const struct cli_group cli_cluster_group = {&group, verbs};

@@ -202,6 +202,24 @@ look_at_remotes(struct doctor *d, const json_t *doc)
     }
 }
 
+/* A server that runs alone has no such page. */
+static void
+look_at_cluster(struct doctor *d, const json_t *doc)
+{
+    const char *name = json_get_text(doc, "cluster", "?");
+    json_t *one;
+    size_t i;
+
+    json_array_foreach(json_object_get(doc, "problems"), i, one)
+        doctor_tell(d, "cluster", json_get_text(one, "do", "forebay cluster show"), "%s",
+                    json_get_text(one, "what", ""));
+    json_array_foreach(json_object_get(doc, "notes"), i, one)
+        doctor_tell(d, "cluster", NULL, "%s", json_string_value(one));
+    if (json_is_true(json_object_get(doc, "whole")))
+        doctor_tell(d, "cluster", NULL, "all %zu nodes of %s are up",
+                    json_array_size(json_object_get(doc, "nodes")), name);
+}
+
 /* -o json: one document; -o jsonl: a line for each thing that was looked at. */
 static void
 print_found(const struct doctor *d)
@@ -255,6 +273,10 @@ doctor(struct session *s)
     }
     if (status == 200 && (doc = doctor_page(&d, "/_/buckets", "remote")) != NULL) {
         look_at_remotes(&d, doc);
+        json_decref(doc);
+    }
+    if (status == 200 && (doc = doctor_page(&d, "/_/cluster", "cluster")) != NULL) {
+        look_at_cluster(&d, doc);
         json_decref(doc);
     }
     if (s->json)

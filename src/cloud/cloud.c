@@ -41,6 +41,8 @@ cloud_start(const struct cloud_options *o, struct cloud **out, struct errbuf *eb
         return rc;
     }
     c->options = *o;
+    if (c->secrets != NULL && o->shared.meta != NULL)
+        secrets_share(c->secrets, &o->shared);
     if (c->options.retry_ms == 0)
         c->options.retry_ms = 20000;
     c->clients = xcalloc(rt_loop_count(), sizeof(struct client_set));

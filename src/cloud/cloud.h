@@ -21,8 +21,9 @@ struct cloud_options {
     uint64_t rate;        /* bytes a second of objects from one endpoint; 0: no limit */
     struct rt_dir
         *secrets; /* folder of stored credential sets, sealed; NULL: none are stored */
-    struct rt_dir *state; /* the folder in which the sealing key is made ... */
-    const char *key_file; /* ... unless this file has it */
+    struct rt_dir *state;         /* the folder in which the sealing key is made ... */
+    const char *key_file;         /* ... unless this file has it */
+    struct shared_secrets shared; /* with the other nodes of the cluster */
     const char *ca_file;
     struct s3_proxy_options proxy; /* read at the start */
 };

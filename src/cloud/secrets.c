@@ -25,6 +25,7 @@ struct ring {
 struct secrets {
     struct rt_dir *dir, *state;
     char *key_file; /* owned; NULL: in `state` */
+    struct shared_secrets shared;
     /* A snapshot, replaced whole. */
     _Atomic(struct ring *) now;
     _Atomic unsigned rings; /* the number of rings so far */
@@ -371,10 +372,20 @@ change_on_loop0(void *arg)
     c->s->changing = true;
     switch (c->kind) {
     case STORE:
-        c->rc = store_one(c->s, c->name, c->plain, &c->eb);
+        c->rc = c->s->shared.meta != NULL
+                    ? shared_secrets_store(&c->s->shared, c->name, c->plain, &c->eb)
+                    : ERR_OK;
+        if (c->rc == ERR_OK)
+            c->rc = store_one(c->s, c->name, c->plain, &c->eb);
         break;
     case REMOVE:
-        c->rc = rt_dir_unlink(c->s->dir, c->name, &c->eb);
+        c->rc = c->s->shared.meta != NULL
+                    ? shared_secrets_remove(&c->s->shared, c->name, &c->eb)
+                    : ERR_OK;
+        if (c->rc == ERR_OK)
+            c->rc = rt_dir_unlink(c->s->dir, c->name, &c->eb);
+        if (c->rc == ERR_NOT_FOUND && c->s->shared.meta != NULL)
+            c->rc = ERR_OK; /* this node has never used it */
         if (c->rc == ERR_OK)
             c->rc = rt_dir_sync(c->s->dir, &c->eb);
         break;
@@ -431,8 +442,19 @@ enum err
 secrets_load(struct secrets *s, const char *name, struct buf *out, struct errbuf *eb)
 {
     bool stale;
+    enum err rc = load_one(s, name, out, &stale, eb);
 
-    return load_one(s, name, out, &stale, eb);
+    if (rc != ERR_NOT_FOUND || s->shared.meta == NULL)
+        return rc;
+    err_forget(eb);
+    return shared_secrets_load(&s->shared, name, out, eb);
+}
+
+void
+secrets_share(struct secrets *s, const struct shared_secrets *with)
+{
+    assert(s->shared.meta == NULL);
+    s->shared = *with;
 }
 
 enum err

@@ -8,9 +8,22 @@
 #pragma once
 #include "base/buf.h"
 #include "base/err.h"
+#include "meta/meta.h"
 #include "rt/file.h"
+#include "wire/seal.h"
 
 struct secrets;
+/* Where the nodes of a cluster share them: shared_secrets.c. Both borrowed; meta NULL: this node is alone. */
+struct shared_secrets {
+    struct meta *meta;
+    const struct seal_key *sealing;
+};
+enum err shared_secrets_store(const struct shared_secrets *s, const char *name,
+                              struct span plain, struct errbuf *eb) MUST_CHECK;
+enum err shared_secrets_load(const struct shared_secrets *s, const char *name,
+                             struct buf *out, struct errbuf *eb) MUST_CHECK;
+enum err shared_secrets_remove(const struct shared_secrets *s, const char *name,
+                               struct errbuf *eb) MUST_CHECK;
 
 #define SECRETS_KEY_FILE                                                                 \
     "secrets.key" /* in the node's state, unless another file is given */
@@ -21,6 +34,8 @@ struct secrets;
 enum err secrets_open(struct rt_dir *dir, struct rt_dir *state, const char *key_file,
                       struct secrets **out, struct errbuf *eb) MUST_CHECK;
 void secrets_close(struct secrets **sp); /* wipes */
+/* From here on sets are shared with the other nodes. Set-up only. */
+void secrets_share(struct secrets *s, const struct shared_secrets *with);
 
 enum err secrets_store(struct secrets *s, const char *name, struct span plain,
                        struct errbuf *eb) MUST_CHECK;

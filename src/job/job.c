@@ -140,11 +140,28 @@ job_new(void)
 
 /* ---- start and stop ---- */
 
-/* This node takes every job that has not ended: as long as a cluster has one node, a job of another runner is one that
- * was restored from a copy of this node's state. */
+/* A node of a cluster continues its own jobs: each has one runner, also while that one is away. */
+static void
+leave_to_others(struct job_service *s)
+{
+    struct list *n = s->jobs.next;
+
+    while (n != &s->jobs) {
+        struct job *j = LIST_ENTRY(n, struct job, node);
+
+        n = n->next;
+        if (j->runner != 0 && j->runner != s->options.node)
+            job_free(&j);
+    }
+}
+
+/* A node that is alone takes every job that has not ended: one of another runner was restored from a copy of this node's
+ * state. */
 static void
 adopt_loaded(struct job_service *s)
 {
+    if (s->options.one_of_many)
+        leave_to_others(s);
     LIST_EACH(&s->jobs, n)
     {
         struct job *j = LIST_ENTRY(n, struct job, node);
@@ -327,6 +344,8 @@ job_begin_call(void *arg)
 
     buf_init(&what, KIB(4));
     c->rc = check_request(c, kind, &what);
+    if (c->rc == ERR_OK && c->s->options.may_begin != NULL && !kind->watches)
+        c->rc = c->s->options.may_begin(c->s->options.arg, c->eb);
     if (c->rc != ERR_OK) {
         buf_fini(&what);
         return;

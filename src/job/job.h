@@ -35,6 +35,11 @@ struct job_options {
     struct cloud *cloud;     /* of downloads */
     const char *promote_dir; /* files of this folder may become objects; NULL: none */
     bool download_private;   /* downloads may come from addresses that are not public */
+    /* One of several nodes: jobs of other runners are left to them. */
+    bool one_of_many;
+    /* May a job over objects begin here? Its error is the answer. On loop 0; must not switch. NULL: yes. */
+    enum err (*may_begin)(void *arg, struct errbuf *eb);
+    void *arg; /* of may_begin */
 };
 /* Loads the records and continues jobs that had not ended. */
 enum err job_start(const struct job_options *o, struct job_service **out,

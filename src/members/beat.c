@@ -7,7 +7,9 @@
 #include "wire/record.h"
 
 enum { KIND_BEAT = 53, BEAT_VERSION = 1 };
-enum { F_INCARNATION = 1, F_SEQUENCE = 2, F_EPOCH = 3, F_WALL_MS = 4 };
+enum { F_INCARNATION = 1, F_SEQUENCE = 2, F_EPOCH = 3, F_WALL_MS = 4, F_ADOPTED = 5 };
+
+static_assert(MEMBERS_ADOPTED_ == 2, "fields 5 and 6");
 
 struct span
 beat_key(uint32_t number, char out[BEAT_KEY_MAX])
@@ -42,6 +44,8 @@ beat_encode(const struct beat *b, struct buf *out)
     record_put_u64(&w, F_SEQUENCE, b->sequence);
     record_put_u64(&w, F_EPOCH, b->epoch);
     record_put_u64(&w, F_WALL_MS, (uint64_t)b->wall_ms);
+    for (unsigned i = 0; i < MEMBERS_ADOPTED_; i++)
+        record_put_u64(&w, (uint8_t)(F_ADOPTED + i), b->adopted[i]);
     record_end(&w);
 }
 
@@ -74,5 +78,9 @@ beat_decode(struct span bytes, struct beat *out, struct errbuf *eb)
         out->incarnation == 0 || out->sequence == 0)
         return err_set(eb, ERR_CORRUPT, "a beat without a number that it needs");
     out->wall_ms = (int64_t)wall;
+    for (unsigned i = 0; i < MEMBERS_ADOPTED_; i++) {
+        if (beat_number(&r, (uint8_t)(F_ADOPTED + i), &out->adopted[i]) != ERR_OK)
+            return err_set(eb, ERR_CORRUPT, "a beat without a revision that it needs");
+    }
     return ERR_OK;
 }

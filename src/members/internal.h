@@ -29,6 +29,7 @@ struct members {
     struct node_map *map; /* owned; adopted; NULL before the first */
     uint64_t map_revision;
     bool adopting;
+    uint64_t adopted[MEMBERS_ADOPTED_];
 
     struct members_seen seen[MAP_NODES_MAX];
     uint32_t seen_count;

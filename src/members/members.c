@@ -12,6 +12,7 @@
 
 #define REQUEST_MS 3000u
 #define RETRY_MS   500u
+#define AWAIT_MS   100u     /* between looks while others have not acknowledged the map */
 #define NS         1000000u /* in a millisecond */
 
 static_assert(MEMBERS_LEASE_MS * 11 < MEMBERS_EVICT_MS * 9,
@@ -100,7 +101,12 @@ find_myself(struct members *m)
 {
     const struct node_entry *me = node_map_find(m->map, m->number);
 
-    if (me == NULL || me->incarnation != m->incarnation)
+    if (me != NULL && me->state == NODE_REMOVED) {
+        (void)err_set(&m->why, ERR_UNAVAILABLE,
+                      "node \"%s\" was removed from cluster \"%s\"", m->o.node,
+                      m->o.cluster);
+        members_refuse(m);
+    } else if (me == NULL || me->incarnation != m->incarnation)
         members_lost(m, "another start of this node, or its removal, stands in the map");
     else if (me->state == NODE_DOWN && m->state == MEMBERS_IN)
         members_lost(m, "this node was evicted: its beats did not arrive in time");
@@ -162,6 +168,7 @@ members_next_beat(struct members *m, uint64_t epoch, struct buf *out)
                      .epoch = epoch,
                      .wall_ms = (int64_t)(rt_wall_ns() / NS)};
 
+    memcpy(b.adopted, m->adopted, sizeof b.adopted);
     buf_init(out, 256);
     beat_encode(&b, out);
     assert(!out->full);
@@ -256,7 +263,17 @@ members_round(struct members *m)
         members_look(m);
     if (m->state == MEMBERS_PROBATION)
         members_try_promote(m);
+    if (m->o.on_look != NULL && m->map != NULL)
+        m->o.on_look(m->o.arg);
     rt_cond_broadcast(&m->changed);
+}
+
+/* Keys that this node gains are ordered by no node until all have acknowledged the map. */
+static bool
+awaits_others(const struct members *m)
+{
+    return m->state == MEMBERS_IN && m->o.on_look != NULL &&
+           !members_acknowledged(m, m->map->epoch);
 }
 
 static void
@@ -270,6 +287,7 @@ members_work(void *arg)
         members_round(m);
         took_ms = (members_now_ns(m) - began) / NS;
         wait_ms = m->state == MEMBERS_OUT     ? RETRY_MS
+                  : awaits_others(m)          ? AWAIT_MS
                   : took_ms < MEMBERS_BEAT_MS ? MEMBERS_BEAT_MS - took_ms
                                               : 1;
         if (!m->poked && !m->stopping &&

@@ -54,10 +54,15 @@ struct members_options {
     const struct members_clock *clock; /* NULL: the system's */
     /* Each map, in order of epochs, before it is acknowledged: the node stops what it must no longer do. May switch. */
     void (*on_map)(void *arg, const struct node_map *m);
+    /* After each round: beats and acknowledgements of others may be new. It must not switch. NULL: nothing. */
+    void (*on_look)(void *arg);
     /* The state is MEMBERS_REFUSED: the process ends soon. It must not switch. NULL: nothing. */
     void (*on_refused)(void *arg);
     void *arg;
 };
+
+/* Parts of the shared state of which beats say the revision that a node acts by. */
+enum members_adopted { MEMBERS_BUCKETS, MEMBERS_USERS, MEMBERS_ADOPTED_ };
 
 enum members_state {
     MEMBERS_OUT,       /* not in yet, or evicted: it tries to join */
@@ -97,6 +102,28 @@ struct members_peer {
     uint64_t epoch;  /* that it has acknowledged */
 };
 uint32_t members_peers(const struct members *m, struct members_peer *out, uint32_t max);
+
+/* ---- the shared state beside the map: on loop 0 ---- */
+
+/* This node acts by this revision from here on; its next beat says so, at once. */
+void members_adopted(struct members *m, enum members_adopted what, uint64_t revision);
+/* Until every live node acts by this revision or a later one, or was evicted. ERR_UNAVAILABLE, in words: this node has no
+ * lease, or the time is over: the change is made, and some node may not know it. May switch. */
+enum err members_wait_adopted(struct members *m, enum members_adopted what,
+                              uint64_t revision, struct errbuf *eb) MUST_CHECK;
+/* The map that meta has now, or a later one, is adopted when this returns. May switch. */
+enum err members_catch_up(struct members *m, struct errbuf *eb) MUST_CHECK;
+
+/* ---- what an operator says: on loop 0; may switch ---- */
+
+/* A node in maintenance has no lease and serves nothing, also after a restart. When that ends it becomes up by itself.
+ * ERR_NOT_FOUND: no such node; ERR_EXISTS: it is removed, or in that state already; ERR_BUSY: the map is changed elsewhere. */
+enum err members_set_maintenance(struct members *m, struct span node, bool on,
+                                 struct errbuf *eb) MUST_CHECK;
+/* Removes a node for ever: its name and number never come back, its keys go to the others. ERR_PRECONDITION: it has keys,
+ * and `lost` does not say that their objects are lost; ERR_EXISTS: it is up. */
+enum err members_remove_node(struct members *m, struct span node, bool lost,
+                             struct errbuf *eb) MUST_CHECK;
 
 #ifdef FB_TEST_HOOKS
 /* Faults to plant, for tests of the checker: a sum of these. */

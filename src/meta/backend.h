@@ -6,6 +6,7 @@
 #pragma once
 #include <stdatomic.h>
 
+#include "meta/follow.h"
 #include "meta/meta.h"
 #include "rt/loop.h"
 
@@ -35,6 +36,7 @@ struct meta {
     const struct meta_ops *ops;
     void (*after)(void *arg); /* NULL: none */
     void *after_arg;
+    struct meta_adoption adoption; /* zeros: this node alone */
     struct meta_watch watches[META_WATCHES_MAX];
 };
 

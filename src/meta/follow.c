@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "meta/backend.h"
 #include "rt/loop.h"
 #include "rt/sync.h"
 #include "rt/time.h"
@@ -12,6 +13,8 @@
 #define RETRY_MS 1000u
 
 struct meta_follower {
+    struct meta *meta;
+    struct span prefix; /* a literal of the caller */
     meta_refresh_fn *refresh;
     void *arg;
     struct meta_watch *watch; /* owned */
@@ -37,16 +40,21 @@ on_follow_change(void *arg)
 static void
 refresh_once(struct meta_follower *f)
 {
+    const struct meta_adoption *a = &f->meta->adoption;
     uint64_t revision = 0;
 
     f->changed = false;
-    f->rc = f->refresh(f->arg, &revision, &f->why);
+    f->rc = a->before != NULL ? a->before(a->arg, &f->why) : ERR_OK;
+    if (f->rc == ERR_OK)
+        f->rc = f->refresh(f->arg, &revision, &f->why);
     assert(f->rc != ERR_OK || revision >= f->published);
     if (f->rc == ERR_OK)
         f->published = revision;
     else
         f->changed = true; /* still to be read */
     f->rounds++;
+    if (f->rc == ERR_OK && a->published != NULL)
+        a->published(a->arg, f->prefix, f->published);
     rt_cond_broadcast(&f->refreshed);
 }
 
@@ -84,6 +92,8 @@ meta_follow_start(struct meta *m, struct span prefix, meta_refresh_fn *refresh, 
 
     assert(rt_loop_index() == 0);
     *out = NULL;
+    f->meta = m;
+    f->prefix = prefix;
     f->refresh = refresh;
     f->arg = arg;
     rt_cond_init(&f->wake);
@@ -127,12 +137,21 @@ wait_round(struct meta_follower *f, uint64_t revision, struct errbuf *eb)
 enum err
 meta_follow_wait(struct meta_follower *f, uint64_t revision, struct errbuf *eb)
 {
+    const struct meta_adoption *a = &f->meta->adoption;
     enum err rc = ERR_OK;
 
     assert(rt_loop_index() == 0);
+
     while (rc == ERR_OK && f->published < revision)
         rc = wait_round(f, revision, eb);
-    return rc;
+    return rc == ERR_OK && a->wait != NULL ? a->wait(a->arg, f->prefix, revision, eb)
+                                           : rc;
+}
+
+void
+meta_adoption_set(struct meta *m, const struct meta_adoption *a)
+{
+    m->adoption = *a;
 }
 
 enum err

@@ -11,12 +11,24 @@
  * at a time. An error is tried again after a second; what was published before stays. May switch. */
 typedef enum err meta_refresh_fn(void *arg, uint64_t *revision, struct errbuf *eb);
 
+/* How a cluster makes one node's snapshots every node's. Set once, before the first follower starts. Loop 0; all may switch. */
+struct meta_adoption {
+    /* Before a refresh: what was changed earlier elsewhere in meta, and must not be seen later than this, is adopted. */
+    enum err (*before)(void *arg, struct errbuf *eb);
+    /* A snapshot of the keys under the follower's prefix shows this revision. */
+    void (*published)(void *arg, struct span prefix, uint64_t revision);
+    /* Until every live node has published it. Else the error of a change that is made all the same. */
+    enum err (*wait)(void *arg, struct span prefix, uint64_t revision, struct errbuf *eb);
+    void *arg;
+};
+void meta_adoption_set(struct meta *m, const struct meta_adoption *a);
+
 struct meta_follower;
 /* Calls `refresh` once before it returns; ERR_OK only when that one succeeded. May switch. */
 enum err meta_follow_start(struct meta *m, struct span prefix, meta_refresh_fn *refresh,
                            void *arg, struct meta_follower **out,
                            struct errbuf *eb) MUST_CHECK;
-/* What was changed at `revision` is published when this returns ERR_OK. Any other result: that of a refresh which failed
+/* What was changed at `revision` is published when this returns ERR_OK, in a cluster by all live nodes. Any other result: that of a refresh which failed
  * meanwhile, or ERR_CANCELLED; the change itself is made. May switch. */
 enum err meta_follow_wait(struct meta_follower *f, uint64_t revision,
                           struct errbuf *eb) MUST_CHECK;

@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "meta/follow.h"
 #include "node/cluster_file.h"
 #include "node/cluster_move.h"
 #include "node/internal.h"
@@ -157,7 +158,8 @@ open_etcd(struct node *n)
     o.password = password;
     while (rc == ERR_OK) {
         rc = meta_open_etcd(&o, &n->meta, &n->eb);
-        if (rc != ERR_UNAVAILABLE && rc != ERR_TIMEOUT)
+        if (rc == ERR_OK || rc == ERR_BAD_REQUEST || rc == ERR_DENIED ||
+            rc == ERR_CANCELLED)
             break;
         LOG(LOG_WARN, "node.waits_for_etcd", n->eb.text,
             L_TEXT("etcd", n->o->cluster.etcd));
@@ -232,6 +234,12 @@ on_map(void *arg, const struct node_map *map)
 }
 
 static void
+on_look(void *arg)
+{
+    node_peers_look(arg);
+}
+
+static void
 on_refused(void *arg)
 {
     struct node *n = arg;
@@ -239,6 +247,52 @@ on_refused(void *arg)
     n->refused = true;
     n->signals++;
     rt_cond_broadcast(&n->signalled);
+}
+
+/* ---- buckets and users ---- */
+
+static enum err
+adopt_before(void *arg, struct errbuf *eb)
+{
+    const struct node *n = arg;
+
+    return members_catch_up(n->members, eb);
+}
+
+static bool
+what_is_adopted(struct span prefix, enum members_adopted *out)
+{
+    *out = span_is(prefix, "bucket/") ? MEMBERS_BUCKETS : MEMBERS_USERS;
+    return *out == MEMBERS_BUCKETS || span_is(prefix, "user/");
+}
+
+static void
+adopt_published(void *arg, struct span prefix, uint64_t revision)
+{
+    const struct node *n = arg;
+    enum members_adopted what;
+
+    if (what_is_adopted(prefix, &what))
+        members_adopted(n->members, what, revision);
+}
+
+static enum err
+adopt_wait(void *arg, struct span prefix, uint64_t revision, struct errbuf *eb)
+{
+    const struct node *n = arg;
+    enum members_adopted what;
+
+    return what_is_adopted(prefix, &what)
+               ? members_wait_adopted(n->members, what, revision, eb)
+               : ERR_OK;
+}
+
+static void
+follow_as_one_of_many(struct node *n)
+{
+    struct meta_adoption a = {adopt_before, adopt_published, adopt_wait, n};
+
+    meta_adoption_set(n->meta, &a);
 }
 
 static enum err
@@ -256,6 +310,7 @@ cluster_take_place(struct node *n, bool alone_before)
                                 .takes_keys = true,
                                 .waits = true,
                                 .on_map = on_map,
+                                .on_look = on_look,
                                 .on_refused = on_refused,
                                 .arg = n};
     uint64_t epoch;
@@ -319,13 +374,14 @@ node_cluster_open(struct node *n)
     }
     if (rc == ERR_OK)
         rc = check_key(n);
-    if (rc == ERR_OK && !n->id.first && f.cluster[0] == '\0') {
+    if (rc == ERR_OK && !n->id.first && f.cluster[0] == '\0')
         rc = cluster_move_in(n, &alone_before);
-    }
     if (rc == ERR_OK)
         rc = cluster_take_place(n, alone_before);
     if (rc == ERR_OK)
         rc = keep_place(n);
+    if (rc == ERR_OK)
+        follow_as_one_of_many(n);
     n->joining = NULL;
     return rc;
 }

@@ -82,6 +82,8 @@ enum err node_cluster_check(struct node *n) MUST_CHECK;
 enum err node_cluster_open(struct node *n) MUST_CHECK;
 /* The disks are open: their epoch is that of the map. */
 enum err node_cluster_disks(struct node *n) MUST_CHECK;
+/* cluster_user.c: adds the first user of the cluster, whose keys all nodes have; writes its file where there is none. */
+enum err node_cluster_user(struct node *n, struct auth *a, struct errbuf *eb) MUST_CHECK;
 /* It listens: it may order writes from the next beat on. */
 void node_cluster_ready(struct node *n);
 /* Leaves the map. NULL parts are fine. */
@@ -91,8 +93,10 @@ void node_cluster_leave(struct node *n);
 void node_peers_open(struct node *n);
 /* Serves other nodes. May switch. */
 enum err node_peers_listen(struct node *n) MUST_CHECK;
-/* A fiber: tells the map of owners when all nodes have acknowledged it, until it is cancelled. */
-void node_peers_watch(void *node);
+/* Whether all live nodes have acknowledged the map may have changed. Does not switch. */
+void node_peers_look(struct node *n);
+/* job_options.may_begin: ERR_NOT_IMPLEMENTED where other nodes hold keys, too. */
+enum err node_peers_may_begin_job(void *node, struct errbuf *eb);
 /* copies.c */
 /* Writes the current state to each disk that does not hold it; logs failures. Loop 0. May switch. */
 void node_write_state_copies(struct node *n);

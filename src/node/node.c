@@ -144,6 +144,8 @@ open_services(struct node *n)
         rc = audit_open(n->o->audit, &n->audit, &n->eb);
     c.secrets = n->folders.secrets;
     c.state = n->folders.state;
+    if (n->members != NULL)
+        c.shared = (struct shared_secrets){.meta = n->meta, .sealing = &n->sealing};
     if (rc == ERR_OK)
         rc = cloud_start(&c, &n->cloud, &n->eb);
     if (rc == ERR_OK) {
@@ -164,7 +166,11 @@ open_services(struct node *n)
                                 .epoch = n->id.starts,
                                 .spill = n->folders.spill,
                                 .reshard_memory = n->o->reshard_memory,
-                                .reshard_spill = n->o->reshard_spill};
+                                .reshard_spill = n->o->reshard_spill,
+                                .one_of_many = n->members != NULL,
+                                .may_begin =
+                                    n->members != NULL ? node_peers_may_begin_job : NULL,
+                                .arg = n};
     if (rc == ERR_OK)
         rc = job_start(&jobs, &n->jobs, &n->eb);
     if (rc == ERR_OK)
@@ -380,8 +386,6 @@ node_run(void *node)
         if (rt_engine_now() != RT_SIM &&
             rt_group_start(&watching, node_watch_memory, n) != ERR_OK)
             LOG0(LOG_WARN, "node.no_watch", "no fiber to look after memory");
-        if (n->nodes != NULL && rt_group_start(&watching, node_peers_watch, n) != ERR_OK)
-            LOG0(LOG_WARN, "node.no_map_watch", "no fiber to look after the map");
         if (rt_group_start(&watching, node_state_copies_run, n) != ERR_OK)
             LOG0(LOG_WARN, "node.no_copies",
                  "no fiber to write copies of the node's state");

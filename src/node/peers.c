@@ -7,9 +7,8 @@
 #include "rt/fiber.h"
 #include "rt/time.h"
 
-#define ACKNOWLEDGED_POLL_MS 100u
-#define FETCH_POLL_MS        20u
-#define FETCH_MS             5000u
+#define FETCH_POLL_MS 20u
+#define FETCH_MS      5000u
 
 static uint64_t
 node_lease_left(void *arg)
@@ -73,19 +72,30 @@ node_peers_listen(struct node *n)
 }
 
 void
-node_peers_watch(void *arg)
+node_peers_look(struct node *n)
 {
-    struct node *n = arg;
+    uint64_t epoch;
 
-    while (!rt_cancelled()) {
-        uint64_t epoch = nodes_epoch(n->nodes);
+    if (n->nodes == NULL || nodes_is_acknowledged(n->nodes))
+        return;
+    epoch = nodes_epoch(n->nodes);
+    if (epoch == 0 || !members_acknowledged(n->members, epoch))
+        return;
+    nodes_acknowledge(n->nodes, epoch);
+    LOG(LOG_INFO, "node.map", "all nodes know the map", L_U64("epoch", epoch));
+}
 
-        if (epoch > 0 && !nodes_is_acknowledged(n->nodes) &&
-            members_acknowledged(n->members, epoch)) {
-            nodes_acknowledge(n->nodes, epoch);
-            LOG(LOG_INFO, "node.map", "all nodes know the map", L_U64("epoch", epoch));
-        }
-        if (rt_sleep_ms(ACKNOWLEDGED_POLL_MS) != ERR_OK)
-            break;
-    }
+enum err
+node_peers_may_begin_job(void *arg, struct errbuf *eb)
+{
+    const struct node *n = arg;
+    const struct node_map *map = members_map(n->members);
+
+    if (map->now.count <= 1)
+        return ERR_OK;
+    return err_set(
+        eb, ERR_NOT_IMPLEMENTED,
+        "keys are spread over %u nodes, and a job would see those of one: jobs "
+        "over the nodes of a cluster do not exist yet",
+        map->now.count);
 }

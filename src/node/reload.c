@@ -36,7 +36,10 @@ load_file(struct auth *a, const char *path, struct errbuf *eb)
 enum err
 node_load_users(struct node *n, struct auth *a, const char *more, struct errbuf *eb)
 {
-    enum err rc = auth_make_first(a, n->folders.dot, NODE_CREDENTIALS, eb);
+    enum err rc = n->members != NULL ? node_cluster_user(n, a, eb) : ERR_OK;
+
+    if (rc == ERR_OK)
+        rc = auth_make_first(a, n->folders.dot, NODE_CREDENTIALS, eb);
 
     return rc == ERR_OK && more != NULL ? load_file(a, more, eb) : rc;
 }

@@ -146,6 +146,8 @@ static const struct page {
     {HTTP_METHOD_GET, "/_/disks", false, NEED_ADMIN_ALL, admin_disk_list},
     {HTTP_METHOD_POST, "/_/disks", false, NEED_ADMIN_ALL, admin_disk_add},
     {HTTP_METHOD_POST, "/_/disks/", true, NEED_ADMIN_ALL, admin_disk_change},
+    {HTTP_METHOD_GET, "/_/cluster", false, NEED_ADMIN_ALL, admin_cluster_show},
+    {HTTP_METHOD_POST, "/_/cluster", false, NEED_ADMIN_ALL, admin_cluster_change},
     {HTTP_METHOD_GET, "/_/users", false, NEED_ADMIN_ALL, admin_user_list},
     {HTTP_METHOD_POST, "/_/users", false, NEED_ADMIN_ALL, admin_user_add},
     {HTTP_METHOD_POST, "/_/users/", true, NEED_ADMIN_ALL, admin_user_change},

@@ -29,6 +29,9 @@ enum err admin_scrub_start(struct request *q);
 enum err admin_disk_list(struct request *q);
 enum err admin_disk_add(struct request *q);
 enum err admin_disk_change(struct request *q);
+/* cluster.c: the nodes of the cluster, shown and changed. */
+enum err admin_cluster_show(struct request *q);
+enum err admin_cluster_change(struct request *q);
 /* jobs.c: long work. */
 enum err admin_job_list(struct request *q);
 enum err admin_job_begin(struct request *q);

@@ -125,6 +125,11 @@ admin_backup(struct request *q)
     struct buf state;
     enum err rc;
 
+    if (q->api->options.members != NULL)
+        return fault_set(
+            &q->fault, S3_NotImplemented,
+            "A backup of a cluster does not exist yet: this node has its own "
+            "objects only. Copy buckets with forebay sync");
     buf_init(&state, STATE_MAX);
     rc = backup_dump_meta(q, false, &state, &eb);
     if (rc == ERR_OK && atomic_exchange(&q->api->backing_up, true))
