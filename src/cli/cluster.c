@@ -12,6 +12,7 @@ static const struct flag key_flags[] = {{NULL, 0, NULL, NULL, false}};
 static const struct verb key_verb = {
     .name = "cluster key",
     .summary = "make the key of a new cluster",
+    .arguments = "",
     .examples = key_examples,
     .flags = key_flags,
     .more = "Each node gets the same file. It protects the connections between nodes and "
