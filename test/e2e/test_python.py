@@ -36,7 +36,9 @@ def wheel(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def forebay(wheel, tmp_path_factory):
-    """The module, out of the wheel."""
+    """The module, out of the wheel. One process can import one: the next file that asks gets the same."""
+    if "forebay" in sys.modules:
+        return sys.modules["forebay"]
     folder = tmp_path_factory.mktemp("site")
     with zipfile.ZipFile(wheel) as file:
         file.extractall(folder)
