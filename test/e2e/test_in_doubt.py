@@ -441,8 +441,8 @@ def test_a_disk_that_fails_while_it_comes(start_forebay, remote, tmp_path, error
 
 
 def test_the_end_of_what_comes_from_a_remote_without_etags_in_parts(whole, remote):
-    """It does not wait for what is before it, and no bytes of another answer are before it."""
-    body = body_of("k", 8 * 1024 * KIB)
+    """It does not wait for what is before it, and no bytes of another answer are before it. Up to 8 MiB it would: those are proved whole."""
+    body = body_of("k", 9 * 1024 * KIB)
     remote.put(PATH, body)
     gate = threading.Event()
 

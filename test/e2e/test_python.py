@@ -253,11 +253,16 @@ def test_more_than_one_request_of_names(forebay, server, client, bucket, objects
     assert got[:32_768] == [None] * 32_768 and [bytes(g) for g in got[32_768:]] == list(objects.values())
 
 
+def take_interrupts():
+    """In a child: jobs that a shell puts into the background ignore them, and so would it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_interrupts_reach_a_waiting_call(forebay):
     """Ctrl-C while the server says nothing."""
     program = "import forebay, sys; forebay.Client(sys.argv[1]).get('bkt', 'k')"
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        child = subprocess.Popen([sys.executable, "-c", program, f"http://127.0.0.1:{listener.getsockname()[1]}"], stderr=subprocess.PIPE, text=True)
+        child = subprocess.Popen([sys.executable, "-c", program, f"http://127.0.0.1:{listener.getsockname()[1]}"], stderr=subprocess.PIPE, text=True, preexec_fn=take_interrupts)
         connection = listener.accept()[0]
         connection.recv(100)  # the request is there: the call waits
         time.sleep(0.2)

@@ -24,6 +24,8 @@ def half(data):
 
 
 def flipped(data):
+    if not data:
+        return b"\x01"
     rng = random.Random(SEED + len(data))
     used = len(data.rstrip(b"\0")) or 1
     changed = bytearray(data)
