@@ -8,6 +8,7 @@
 struct nodes_snapshot {
     struct node_map *map;    /* owned */
     struct node_map *agreed; /* owned; the last acknowledged map before; NULL: none */
+    uint64_t stable_since;   /* the epoch that nodes_stable_since() gives */
     _Atomic bool acknowledged;
 };
 struct nodes {

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "nodes/internal.h"
@@ -45,6 +46,41 @@ nodes_free(struct nodes **np)
     free(n);
 }
 
+/* Whether the nodes of `p` have the same states in both maps, and did not start again between them. */
+static bool
+same_states(const struct node_map *a, const struct node_map *b,
+            const struct node_placement *p)
+{
+    assert(p->count <= MAP_NODES_MAX);
+    for (uint32_t i = 0; i < p->count; i++) {
+        const struct node_entry *x = node_map_find(a, p->at[i].number);
+        const struct node_entry *y = node_map_find(b, p->at[i].number);
+
+        if ((x == NULL) != (y == NULL) ||
+            (x != NULL && (x->state != y->state || x->since != y->since ||
+                           x->incarnation != y->incarnation)))
+            return false;
+    }
+    return true;
+}
+
+static bool
+same_placement(const struct node_placement *a, const struct node_placement *b)
+{
+    return a->count == b->count && memcmp(a->at, b->at, a->count * sizeof a->at[0]) == 0;
+}
+
+/* Whether each key of an attached bucket has the same owner in both maps, and had it in those between them. */
+static bool
+same_owners(const struct node_map *a, const struct node_map *b)
+{
+    return a->moves == b->moves && same_placement(&a->now, &b->now) &&
+           same_states(a, b, &a->now) &&
+           (!a->moves ||
+            (a->flipped == b->flipped && same_placement(&a->next, &b->next) &&
+             same_states(a, b, &a->next)));
+}
+
 void
 nodes_publish(struct nodes *n, const struct node_map *m)
 {
@@ -62,6 +98,10 @@ nodes_publish(struct nodes *n, const struct node_map *m)
     s->map = node_map_copy(m);
     s->agreed = agreed != NULL ? node_map_copy(agreed) : NULL;
     assert(s->agreed == NULL || s->agreed->epoch < s->map->epoch);
+    s->stable_since =
+        old != NULL && same_owners(old->map, m) ? old->stable_since : m->epoch;
+    assert(s->stable_since > 0);
+    assert(s->stable_since <= m->epoch);
     atomic_init(&s->acknowledged, false);
     atomic_store_explicit(&n->now, s, memory_order_release);
     if (old != NULL)
@@ -102,6 +142,16 @@ nodes_is_acknowledged(const struct nodes *n)
 
     return n == NULL ||
            (s != NULL && atomic_load_explicit(&s->acknowledged, memory_order_acquire));
+}
+
+uint64_t
+nodes_stable_since(const struct nodes *n)
+{
+    const struct nodes_snapshot *s = n != NULL ? nodes_snapshot_now(n) : NULL;
+
+    if (n == NULL)
+        return 0;
+    return s != NULL ? s->stable_since : UINT64_MAX;
 }
 
 uint32_t

@@ -41,6 +41,11 @@ void nodes_acknowledge(struct nodes *n, uint64_t epoch);
 uint64_t nodes_epoch(const struct nodes *n);
 bool nodes_is_acknowledged(const struct nodes *n);
 
+/* The first epoch that this node saw since its start with the nodes that take keys, their states and starts as they are now.
+ * Under an earlier epoch another node may have written a key of an attached bucket that this node owns now.
+ * 0: no cluster; UINT64_MAX: no map yet. Any loop. */
+uint64_t nodes_stable_since(const struct nodes *n);
+
 /* The published map, until the next switch. NULL: none yet. */
 const struct node_map *nodes_map(const struct nodes *n);
 uint32_t nodes_self(const struct nodes *n);

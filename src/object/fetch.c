@@ -224,6 +224,12 @@ fetch_begin_writer(struct fetch *f)
     return rc;
 }
 
+bool
+fetch_is_overtaken(const struct fetch *f)
+{
+    return f->chunk == NULL && f->begun != revalidate_begin(f->s);
+}
+
 /* Writes the entry that represents an object in chunks; readers fetch the chunks. The state stays STARTING when
  * there is no room, and when a write is in flight. */
 static enum err
@@ -242,7 +248,7 @@ keep_as_chunks(struct fetch *f)
         return ERR_OK;
     if (rc != ERR_OK)
         return rc;
-    if (f->obsolete)
+    if (f->obsolete || fetch_is_overtaken(f))
         return ERR_OK;
     meta.whole_bytes = f->info.size;
     meta.chunk_bytes = f->s->options.chunk_bytes;
@@ -262,7 +268,7 @@ keep_as_chunks(struct fetch *f)
     if (f->was_chunked)
         tier_sweep(f->s);
     if (!f->info.stale)
-        revalidate_mark(f->s, f->bucket, f->key, &f->entry);
+        revalidate_mark(f->s, f->bucket, f->key, &f->entry, f->begun);
     fetch_move(f, FETCH_LOCAL);
     return ERR_OK;
 }
@@ -509,14 +515,14 @@ fetch_commit(struct fetch *f)
     let_readers_finish(f);
     f->sealed = true;
     wait_for_peeks(f);
-    if (f->obsolete || !still_wanted(f))
+    if (f->obsolete || fetch_is_overtaken(f) || !still_wanted(f))
         return overtaken(f);
     rc = disks_commit(&f->writer, &f->info.meta, &unchanged, &f->entry, &f->eb);
     if (rc == ERR_OK) {
         pass_point(f, POINT_FETCH_KEPT, POINT_CHUNK_KEPT);
         tier_kept(f->s, f->bucket, f->key, &f->entry);
         if (f->chunk == NULL && !f->info.stale)
-            revalidate_mark(f->s, f->bucket, f->key, &f->entry);
+            revalidate_mark(f->s, f->bucket, f->key, &f->entry, f->begun);
         if (f->was_chunked)
             tier_sweep(f->s);
         fetch_move(f, FETCH_KEPT);
@@ -655,6 +661,7 @@ fetch_start(struct object_service *s, const struct map_bucket *b, struct key_slo
     f->slot = slot;
     f->chunk = copy_chunk(chunk);
     f->pace = pace_ref(prefetch);
+    f->begun = revalidate_begin(s);
     slot->refs++;
     f->key = (struct span){slot->name + 8, slot->name_len - 8};
     f->refs = 2; /* the caller's and the transfer's */

@@ -72,6 +72,7 @@ struct fetch {
     const char *first_piece; /* the first `landed` bytes, before the writer has them */
     struct cloud_get *spare; /* BYPASS: the open answer, for the first reader */
     struct version before;   /* of the entry at the start: nothing newer is overwritten */
+    uint64_t begun;          /* revalidate_begin() */
     uint64_t landed;         /* bytes written */
     uint64_t admitted;       /* bytes reserved in the tier that no disk counts yet */
     struct entry entry;      /* KEPT */
@@ -85,6 +86,9 @@ enum err fetch_start(struct object_service *s, const struct map_bucket *b,
                      struct key_slot *slot, const struct fetch_chunk *chunk,
                      struct pace *prefetch, struct fetch **out,
                      struct errbuf *eb) MUST_CHECK;
+/* The nodes of the cluster changed since it began, and another one may have written the key: it is not to be kept, nor to
+ * be joined. Chunks name their version. */
+bool fetch_is_overtaken(const struct fetch *f);
 struct fetch *fetch_ref(struct fetch *f);
 void fetch_drop(struct fetch **fp);
 /* One reader fewer. When the last reader leaves, a transfer that is not to be kept is cancelled. */

@@ -47,7 +47,7 @@ find_fetch(struct join *j, struct key_slot *slot, struct fetch **out)
                            "the wait for a write of the same key was cancelled");
     }
     if (slot->fetch != NULL && slot->fetch->state != FETCH_FAILED &&
-        !slot->fetch->obsolete) {
+        !slot->fetch->obsolete && !fetch_is_overtaken(slot->fetch)) {
         *out = fetch_ref(slot->fetch);
         /* Proved means that all bytes are here: this reader waits for the disk, not for the backend. */
         j->get->source = slot->fetch->proved ? OBJECT_LOCAL : OBJECT_JOINED;

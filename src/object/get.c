@@ -726,6 +726,7 @@ object_revalidated_keep(const struct object_get *g, struct object_revalidated *o
 
     if (g->kind != LOCAL || g->reader.from == NULL || g->label != LABEL_HIT ||
         g->bucket->ttl_ms != 0 /* its time to live may be over */ ||
+        !revalidate_is_fresh(g->s, g->bucket, g->key, &g->entry) ||
         (g->bucket->cached && cloud_any_down(g->s->options.cloud)))
         return false;
     out->cached = g->bucket->cached;

@@ -167,7 +167,7 @@ in_doubt_resolve(struct fetch *f, bool *over)
         rc = ERR_OK;
     }
     POINT(IN_DOUBT_ASKED);
-    if (rc != ERR_OK || f->obsolete || !same)
+    if (rc != ERR_OK || f->obsolete || fetch_is_overtaken(f) || !same)
         return rc;
     f->keep = true; /* do not start again when the reader leaves */
     f->sealed = true;
@@ -178,6 +178,6 @@ in_doubt_resolve(struct fetch *f, bool *over)
     rt_cond_broadcast(&f->slot->changed);
     *over = rc == ERR_OK;
     if (*over)
-        revalidate_mark(f->s, f->bucket, f->key, &f->entry);
+        revalidate_mark(f->s, f->bucket, f->key, &f->entry, f->begun);
     return ERR_OK;
 }

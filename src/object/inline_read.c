@@ -6,6 +6,7 @@
 #include "base/metrics.h"
 #include "object/internal.h"
 #include "object/readahead.h"
+#include "object/revalidate.h"
 #include "object/tier.h"
 
 #define REVALIDATED_SAMPLE 16u
@@ -65,6 +66,8 @@ on_read(struct store_async_read *read, bool good)
     struct object_inline *o = CONTAINER_OF(read, struct object_inline, async.at);
 
     assert(!o->revalidated);
+    if (good && !revalidate_is_fresh(o->s, o->bucket, o->key, &o->async.at.entry))
+        good = false; /* an ordinary read asks the remote */
     if (good) {
         o->pieces[0] = read->bytes;
         o->count = 1;

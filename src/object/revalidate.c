@@ -12,24 +12,27 @@
 #include "object/tier.h"
 #include "rt/point.h"
 
-#define PLACES                                                                           \
-    (1u                                                                                  \
-     << 16) /* a version has one slot, and loses it to the next one with the same slot */
+/* A version has one slot, and loses it to the next one with the same slot. In a cluster each version from before a change
+ * of the nodes needs one. */
+#define PLACES            (1u << 16)
+#define PLACES_OF_CLUSTER (1u << 20)
 #define TIME_MASK                                                                        \
     ((1u << 24) -                                                                        \
      1) /* seconds since the start; after 194 days every version is asked again */
 
 struct revalidate_table {
-    uint64_t begun_ns;
-    _Atomic uint64_t places[PLACES]; /* 40 bits of hash, 24 of seconds + 1; 0: empty */
+    uint64_t begun_ns, place_mask;
+    _Atomic uint64_t places[]; /* 40 bits of hash, 24 of seconds + 1; 0: empty */
 };
 
 struct revalidate_table *
-revalidate_new(void)
+revalidate_new(bool in_cluster)
 {
-    struct revalidate_table *t =
-        xcalloc(1, sizeof *t); /* pages are touched as it fills */
+    uint64_t places = in_cluster ? PLACES_OF_CLUSTER : PLACES;
+    struct revalidate_table *t = /* pages are touched as it fills */
+        xcalloc(1, sizeof *t + places * sizeof t->places[0]);
 
+    t->place_mask = places - 1;
     t->begun_ns = rt_now_ns();
     return t;
 }
@@ -41,11 +44,14 @@ revalidate_free(struct revalidate_table **tp)
     *tp = NULL;
 }
 
+/* A mark from before a change of the nodes is not found after it. */
 static uint64_t
-version_hash(const struct map_bucket *b, struct span key, const struct entry *entry)
+version_hash(const struct map_bucket *b, struct span key, const struct entry *entry,
+             uint64_t stable_since)
 {
     uint64_t seed = b->id * 0x9E3779B97F4A7C15u ^ entry->version.counter ^
-                    (uint64_t)entry->version.epoch << 40;
+                    (uint64_t)entry->version.epoch << 40 ^
+                    stable_since * 0xC2B2AE3D27D4EB4Fu;
 
     assert(b->id != 0);
     return hash_xxh3(key.at, key.len, seed);
@@ -57,45 +63,61 @@ seconds_since_start(const struct revalidate_table *t)
     return (rt_now_ns() - t->begun_ns) / 1000000000u + 1;
 }
 
+uint64_t
+revalidate_begin(const struct object_service *s)
+{
+    return nodes_stable_since(s->options.nodes);
+}
+
+/* Another node may have written the key since this version was kept. */
+static bool
+is_from_before(const struct entry *entry, uint64_t stable_since)
+{
+    return entry->version.epoch < stable_since;
+}
+
 void
 revalidate_mark(struct object_service *s, const struct map_bucket *b, struct span key,
-                const struct entry *entry)
+                const struct entry *entry, uint64_t begun)
 {
+    struct revalidate_table *t = s->revalidate;
     uint64_t hash, now;
 
     assert(entry->version.epoch != 0);
-    if (b->ttl_ms == 0)
+    if (begun != revalidate_begin(s) || (b->ttl_ms == 0 && !is_from_before(entry, begun)))
         return;
-    hash = version_hash(b, key, entry);
-    now = seconds_since_start(s->revalidate);
-    if (now <= TIME_MASK)
-        atomic_store_explicit(&s->revalidate->places[hash % PLACES],
-                              (hash & ~(uint64_t)TIME_MASK) | now, memory_order_relaxed);
+    hash = version_hash(b, key, entry, begun);
+    now = MIN(seconds_since_start(t), TIME_MASK);
+    atomic_store_explicit(&t->places[hash & t->place_mask],
+                          (hash & ~(uint64_t)TIME_MASK) | now, memory_order_relaxed);
 }
 
 int64_t
 revalidate_left_ms(const struct object_service *s, const struct map_bucket *b,
                    struct span key, const struct entry *entry)
 {
-    uint64_t hash, there, age_ms, lasts_ms = b->ttl_ms - MIN(b->ttl_ms, 999u);
+    uint64_t since = b->cached ? revalidate_begin(s) : 0, lasts_ms, hash, there, age_ms;
+    const struct revalidate_table *t = s->revalidate;
 
-    if (!b->cached || b->ttl_ms == 0)
+    if (!b->cached || (b->ttl_ms == 0 && !is_from_before(entry, since)))
         return -1;
-    hash = version_hash(b, key, entry);
-    there =
-        atomic_load_explicit(&s->revalidate->places[hash % PLACES], memory_order_relaxed);
+    hash = version_hash(b, key, entry, since);
+    there = atomic_load_explicit(&t->places[hash & t->place_mask], memory_order_relaxed);
     if (there == 0 || ((there ^ hash) & ~(uint64_t)TIME_MASK) != 0)
         return 0;
-    age_ms = 1000 * (seconds_since_start(s->revalidate) -
-                     MIN(there & TIME_MASK, seconds_since_start(s->revalidate)));
+    if (b->ttl_ms == 0)
+        return -1;
+    lasts_ms = b->ttl_ms - MIN(b->ttl_ms, 999u);
+    age_ms =
+        1000 * (seconds_since_start(t) - MIN(there & TIME_MASK, seconds_since_start(t)));
     return (int64_t)(lasts_ms - MIN(age_ms, lasts_ms));
 }
 
-static bool
-is_fresh(const struct object_service *s, const struct map_bucket *b, struct span key,
-         const struct entry *entry)
+bool
+revalidate_is_fresh(const struct object_service *s, const struct map_bucket *b,
+                    struct span key, const struct entry *entry)
 {
-    return revalidate_left_ms(s, b, key, entry) > 0;
+    return revalidate_left_ms(s, b, key, entry) != 0;
 }
 
 static bool
@@ -182,6 +204,7 @@ revalidate_on_owner(void *arg)
 {
     struct ask *q = arg;
     struct key_slot *slot = NULL;
+    uint64_t begun;
 
     q->rc = key_slot_get(q->s, q->bucket->id, q->key, &slot, q->eb);
     if (q->rc != ERR_OK)
@@ -189,7 +212,7 @@ revalidate_on_owner(void *arg)
     for (;;) {
         if (await_revalidation(q, slot) ||
             (q->when == REVALIDATE_EXPIRED &&
-             is_fresh(q->s, q->bucket, q->key, q->entry))) {
+             revalidate_is_fresh(q->s, q->bucket, q->key, q->entry))) {
             key_slot_drop(&slot);
             return;
         }
@@ -198,9 +221,10 @@ revalidate_on_owner(void *arg)
     }
     assert(!slot->asking);
     slot->asking = true;
+    begun = revalidate_begin(q->s);
     q->rc = compare_with_remote(q);
     if (q->rc == ERR_OK)
-        revalidate_mark(q->s, q->bucket, q->key, q->entry);
+        revalidate_mark(q->s, q->bucket, q->key, q->entry, begun);
     else if (q->rc == ERR_NOT_FOUND)
         q->rc = end_cached(q);
     assert(slot->asking);
@@ -230,7 +254,7 @@ revalidate_check(struct object_service *s, const struct map_bucket *b, struct sp
     assert(info != NULL);
     assert(entry->version.epoch != 0);
     if (!b->cached ||
-        (when == REVALIDATE_EXPIRED && (b->ttl_ms == 0 || is_fresh(s, b, key, entry))))
+        (when == REVALIDATE_EXPIRED && revalidate_is_fresh(s, b, key, entry)))
         return ERR_OK;
     rc = key_run_on_owner(key_owner_loop(b, key), revalidate_on_owner, &q);
     if (rc != ERR_OK)

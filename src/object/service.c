@@ -34,7 +34,7 @@ object_start(const struct object_options *o, struct object_service **out,
         s->options.chunk_bytes = MIB(16);
     if (s->options.large_bytes == 0)
         s->options.large_bytes = MIB(64);
-    s->revalidate = revalidate_new();
+    s->revalidate = revalidate_new(s->options.nodes != NULL);
     s->readahead = readahead_new(s->options.readahead);
     s->list_prefetch = list_prefetch_new();
     s->quotas = quotas_new();

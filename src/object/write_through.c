@@ -13,6 +13,7 @@
 #include "object/in_doubt.h"
 #include "object/list_prefetch.h"
 #include "object/put.h"
+#include "object/revalidate.h"
 #include "object/tier.h"
 #include "rt/loop.h"
 #include "rt/point.h"
@@ -273,6 +274,7 @@ put_write_through(struct object_put *p, const struct object_meta *meta, struct a
     struct in_doubt in_doubt;
     struct entry entry;
     bool unknown = false, chunks;
+    uint64_t begun = revalidate_begin(p->s);
     unsigned parts = 0;
     enum err rc = write_lock_begin(p->s, p->bucket, p->key, &p->write_lock, eb);
 
@@ -302,7 +304,10 @@ put_write_through(struct object_put *p, const struct object_meta *meta, struct a
                             memcmp(kept.md5, p->sums.md5, sizeof kept.md5) == 0);
     kept.tags = (struct span){NULL, 0}; /* the remote's: they may change there */
     meta_copy(a, &kept, &kept);
-    rc = disks_commit(&p->writer, &kept, NULL, &entry, eb);
+    /* Otherwise another node may have written the key since. */
+    rc = begun == revalidate_begin(p->s)
+             ? disks_commit(&p->writer, &kept, NULL, &entry, eb)
+             : err_set(eb, ERR_BUSY, "the nodes of the cluster changed during the write");
     POINT(WRITE_THROUGH_KEPT);
     if (rc == ERR_OK && chunks)
         tier_sweep(p->s);

@@ -49,8 +49,11 @@ gateway_fetch(void *arg, uint64_t epoch, struct errbuf *eb)
 static void
 gateway_publish(struct bay *b, unsigned i)
 {
-    nodes_publish(b->at[i].nodes, b->map);
-    nodes_acknowledge(b->at[i].nodes, b->map->epoch);
+    struct gateway *g = &b->at[i];
+
+    nodes_publish(g->nodes, b->map);
+    nodes_acknowledge(g->nodes, b->map->epoch);
+    CHECK(disks_raise_map_epoch(g->site.disks, b->map->epoch, &g->site.eb) == ERR_OK);
 }
 
 static void

@@ -3,6 +3,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "unit/api/gateways.h"
+#include "unit/cloud/fake_remote.h"
 #include "wire/query.h"
 
 #define LARGE (3u << 20)
@@ -265,6 +266,90 @@ run_cached_answer_of_former_owner(void *arg)
     for (unsigned i = 0; i < 4; i++)
         CHECK_U64((unsigned)ask_simply(b, 1, "GET", target, NULL, "new"), 200);
     bay_close(&b);
+}
+
+/* A bucket "far" on all nodes that mirrors a remote; "/far/KEY" for a key that node 1 owns. */
+static void
+make_far(struct bay *b, struct fake *f, char target[100])
+{
+    struct map_backend at = {
+        .bucket = (char *)"there", .credentials = (char *)"", .path_style = true};
+    bool here = false;
+
+    at.endpoint = f->endpoint;
+    for (unsigned i = 0; i < GATEWAYS; i++) {
+        const struct map_bucket *made;
+
+        REQUIRE(map_bucket_create(b->at[i].site.map, SPAN("far"), &at, 1, &made, NULL) ==
+                ERR_OK);
+        for (unsigned k = 0; i == 1 && !here; k++) {
+            snprintf(target, 100, "/far/k-%u", k);
+            here = nodes_owns(b->at[1].nodes, made, span_of(target + 5));
+        }
+        map_bucket_drop(&made);
+    }
+}
+
+/* Node 1 goes away, or comes back, by a map that all nodes learn. */
+static void
+move_node_1(struct bay *b, enum node_state state)
+{
+    struct node_entry *n = node_map_find(b->map, 2);
+
+    n->state = state;
+    n->since = ++b->map->epoch;
+    for (unsigned g = 0; g < GATEWAYS; g++)
+        gateway_publish(b, g);
+}
+
+/* What the owner kept before it went away is compared with the remote, once, when it is back. */
+static void
+run_kept_before_it_was_away(void *arg)
+{
+    struct bay *b = bay_open();
+    struct fake f;
+    char target[100];
+    unsigned heads, gets;
+
+    (void)arg;
+    fake_start(&f);
+    fake_set(&f, "old", 3);
+    make_far(b, &f, target);
+    for (unsigned i = 0; i < 4; i++)
+        CHECK_U64((unsigned)ask_simply(b, 1, "GET", target, NULL, "old"), 200);
+    CHECK_U64(f.gets, 1);
+    CHECK_U64(f.heads, 0);
+    /* Unchanged meanwhile: one HEAD, no GET. */
+    move_node_1(b, NODE_DOWN);
+    move_node_1(b, NODE_UP);
+    for (unsigned i = 0; i < 4; i++)
+        CHECK_U64((unsigned)ask_simply(b, 1, "GET", target, NULL, "old"), 200);
+    CHECK_U64(f.gets, 1);
+    CHECK_U64(f.heads, 1);
+    /* A map that changes no node: nothing is asked. */
+    b->map->epoch++;
+    for (unsigned g = 0; g < GATEWAYS; g++)
+        gateway_publish(b, g);
+    CHECK_U64((unsigned)ask_simply(b, 1, "GET", target, NULL, "old"), 200);
+    CHECK_U64(f.heads, 1);
+    /* Another node writes while it is away. */
+    move_node_1(b, NODE_DOWN);
+    CHECK_U64((unsigned)ask_simply(b, 0, "PUT", target, "newer", ""), 200);
+    CHECK_U64(f.puts, 1);
+    move_node_1(b, NODE_UP);
+    heads = f.heads;
+    gets = f.gets;
+    for (unsigned i = 0; i < 4; i++)
+        CHECK_U64((unsigned)ask_simply(b, 1, "GET", target, NULL, "newer"), 200);
+    CHECK_U64(f.heads, heads + 1);
+    CHECK_U64(f.gets, gets + 1);
+    /* Another node deletes while it is away. */
+    move_node_1(b, NODE_DOWN);
+    CHECK_U64((unsigned)ask_simply(b, 2, "DELETE", target, NULL, ""), 204);
+    move_node_1(b, NODE_UP);
+    CHECK_U64((unsigned)ask_simply(b, 1, "GET", target, NULL, "NoSuchKey"), 404);
+    bay_close(&b);
+    fake_stop(&f);
 }
 
 /* AIS: objects by their own routes, over any node. */
@@ -635,6 +720,7 @@ ON_LOOP(parts)
 ON_LOOP(owner_away)
 ON_LOOP(later_map)
 ON_LOOP(cached_answer_of_former_owner)
+ON_LOOP(kept_before_it_was_away)
 ON_LOOP(ais)
 ON_LOOP(lists)
 ON_LOOP(upload_lists)
@@ -653,6 +739,7 @@ main(int argc, char **argv)
     RUN(test_owner_away);
     RUN(test_later_map);
     RUN(test_cached_answer_of_former_owner);
+    RUN(test_kept_before_it_was_away);
     RUN(test_ais);
     RUN(test_lists);
     RUN(test_upload_lists);
