@@ -553,6 +553,8 @@ show_job(const struct job *j, struct arena *a, struct job_status *out)
         out->position = arena_strdup(a, span_of(j->position));
     out->bucket = text_arg(j, a, "bucket");
     out->prefix = text_arg(j, a, "prefix");
+    out->to = text_arg(j, a, "to");
+    out->note = text_arg(j, a, "note");
     if (out->bucket != NULL && out->prefix == NULL)
         out->prefix = "";
     if (j->reason != NULL)

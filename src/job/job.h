@@ -107,6 +107,8 @@ struct job_status { /* all in the arena */
     const char *kind, *user;
     const char *what;            /* a line for people */
     const char *bucket, *prefix; /* its target; prefix "": all keys; NULL: none */
+    const char *to,
+        *note; /* the bucket that it writes to, a text of its user; NULL: none */
     enum job_state state;
     uint16_t runner;                      /* node; 0: none yet */
     uint64_t epoch;                       /* in which the runner took it */

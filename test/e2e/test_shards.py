@@ -352,6 +352,35 @@ def test_reshard_plan_and_refusals(new):
     assert doc["state"] == "done" and doc["present"] == 8
 
 
+def test_dsort_of_ais(new):
+    server, s3, samples = new
+    spec = {
+        "input_bck": {"name": "bkt"},
+        "input_format": {"objnames": ["in/0.tar", "in/1.tgz", "in/2.zip", "in/3.tar", "in/none.tar"]},
+        "output_bck": {"name": "new"},
+        "output_format": "d-{000..999}",
+        "output_extension": ".tar",
+        "output_shard_size": "30KB",
+        "algorithm": {"kind": "alphanumeric", "decreasing": True},
+        "description": "by name",
+    }
+    for dry_run in (True, False):
+        with urllib.request.urlopen(urllib.request.Request(server.endpoint + "/v1/sort", json.dumps({**spec, "dry_run": dry_run}).encode(), method="POST")) as answer:
+            job = answer.read().decode()
+        assert job.startswith("srt-") and end_of(server, job[4:])["state"] == "done"
+        assert bool(objects(s3)) != dry_run
+        (info,) = ask(server, f"/v1/sort?uuid={job}")[1].values()
+        extraction, creation = info["Metrics"]["local_extraction"], info["Metrics"]["shard_creation"]
+        assert info["id"] == job and info["src-bck"]["name"] == "bkt" and info["dst-bck"]["name"] == "new" and info["archived"]
+        assert creation["finished"] and not info["aborted"] and info["Metrics"]["description"] == "by name"
+        assert extraction["extracted_count"] == "4" and extraction["extracted_record_count"] == str(len(samples))
+        assert creation["created_count"] == info["loc-objs"] == str(len(objects(s3)))
+    assert [s[0][0] for s in samples_in(objects(s3))] == sorted((s[0][0] for s in samples), reverse=True)
+    assert job in [i["id"] for i in ask(server, "/v1/sort?regex=%5Eby")[1]] and ask(server, "/v1/sort?only_active=true")[1] == []
+    assert ask(server, f"/v1/sort/abort?uuid={job}", "DELETE")[0] == 200  # it has ended
+    assert ask(server, f"/v1/sort?uuid={job}", "DELETE")[0] == 200 and ask(server, f"/v1/sort?uuid={job}")[0] == 404
+
+
 @pytest.mark.parametrize("point", ["reshard.run:3", "reshard.sorting:1", "reshard.created:2"])
 def test_a_killed_reshard_goes_on_to_equal_bytes(inputs, start_forebay, tmp_path, point):
     """A kill -9 in each phase; each shard makes a run of its own, and one case has more of them than one merge reads."""

@@ -14,6 +14,7 @@
  *     cluster.c, config.c, node.c   documents of the cluster and of the node
  *     make.c, props.c, summary.c, list.c   buckets and listings
  *     get.c, head.c, put.c, append.c, parts.c, change.c   objects
+ *     dsort.c, dsort_show.c   specs of dsort as jobs "reshard", and these jobs as JobInfo
  *     checksum.c  checksum types of AIS and what is stored of them
  */
 #pragma once

@@ -27,6 +27,7 @@ static const struct kind {
     {"get-batch", "get-batch", NULL, true, false},
     {"list", "list", NULL, true, false},
     {"download", "download", "download", true, false},
+    {"dsort", "dsort", "reshard", false, false},
     {"blob-download", "blob-download", NULL, false, false},
     {"summary-bck", "summary", NULL, false, false},
     {"promote", "promote-files", "promote", false, false},
@@ -258,6 +259,7 @@ take_query(struct request *q, struct query_for *f)
         rc = ais_text(q, m, "uuid", &f->id);
     if (strncmp(f->id, AIS_DOWNLOAD_PREFIX, strlen(AIS_DOWNLOAD_PREFIX)) == 0)
         f->id += strlen(AIS_DOWNLOAD_PREFIX);
+    f->id = ais_dsort_job(f->id);
     if (rc == ERR_OK)
         rc = ais_text(q, m, "kind", &f->kind);
     bucket = ais_member(m, "bck");

@@ -19,3 +19,8 @@ enum err ais_put_name(struct request *q, struct span name, struct buf *out) MUST
 #define AIS_DOWNLOAD_PREFIX "dnl-"
 /* The id of the job of a download, or of any other one. */
 struct span ais_download_job(const char *id);
+
+/* ---- dsort_show.c ---- */
+#define AIS_DSORT_PREFIX "srt-"
+/* The id of the job of a dsort, or of any other one; a part of `id`. */
+const char *ais_dsort_job(const char *id);

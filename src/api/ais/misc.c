@@ -45,18 +45,6 @@ ais_not_built(struct request *q)
                      SPAN_ARG(q->http->head->method_text), ais_place_path(q->ais->place));
 }
 
-/* Lists of what does not exist here: clients show them beside others, and must not fail. */
-enum err
-ais_empty_list(struct request *q)
-{
-    struct ais_document d;
-
-    ais_document_begin(&d);
-    json_open_array(&d.j, NULL);
-    json_end(&d.j);
-    return ais_document_answer(q, &d);
-}
-
 /* An object of a remote bucket that is kept here goes; the remote keeps it. */
 enum err
 ais_evict_object(struct request *q)

@@ -18,8 +18,7 @@ auth_rights ais_bucket_access(const struct map_bucket *b); /* its property "acce
 /* summary.c, list.c */
 ais_operation ais_head_summary, ais_summary, ais_list_objects;
 /* misc.c */
-ais_operation ais_do_nothing, ais_set_config, ais_not_built, ais_empty_list,
-    ais_evict_object;
+ais_operation ais_do_nothing, ais_set_config, ais_not_built, ais_evict_object;
 /* head.c, put.c, append.c, change.c */
 ais_operation ais_head_object, ais_put_object, ais_delete_object, ais_append_object;
 ais_operation ais_set_custom, ais_copy_to, ais_rename_object, ais_check_lock,
@@ -49,6 +48,8 @@ ais_operation ais_job_start, ais_job_stop;
 /* download.c */
 ais_operation ais_download_start, ais_download_show, ais_download_abort,
     ais_download_remove;
+/* dsort.c, dsort_show.c */
+ais_operation ais_dsort_start, ais_dsort_show, ais_dsort_abort, ais_dsort_remove;
 /* promote.c */
 ais_operation ais_promote, ais_blob_download, ais_make_copies, ais_no_erasure_code;
 /* multi.c */

@@ -478,6 +478,56 @@ bad_input_is_no_fault_of_ours(struct site *s)
     }
 }
 
+/* Each names the field. The bucket "bkt" has no shards. */
+static void
+dsort_specs_are_checked(struct site *s)
+{
+#define SPEC(more)                                                                       \
+    "{\"input_bck\":{\"name\":\"bkt\"},\"input_format\":{\"template\":\"in-{0..3}\"},"   \
+    "\"input_extension\":\".tar\",\"output_format\":\"new-%03d\","                       \
+    "\"output_shard_size\":\"10KB\"" more "}"
+    static const struct {
+        const char *body;
+        int status;
+        const char *says;
+    } rows[] = {
+        {"{}", 400, "input_bck"},
+        {"{\"input_bck\":{\"name\":\"bkt\"}}", 400, "input_format"},
+        {SPEC(",\"input_bck\":{\"name\":\"none\"}"), 404, "ais://none"},
+        {SPEC(",\"input_format\":{\"objnames\":[1]}"), 400, "input_format.objnames"},
+        {SPEC(",\"input_format\":{\"objnames\":[\"a\",\"\"]}"), 400, "name 1"},
+        {SPEC(",\"input_format\":{\"template\":\"in\"}"), 501, "input_extension"},
+        {SPEC(",\"input_format\":{\"template\":\"a\\nb{0..1}\"}"), 400, "line end"},
+        {SPEC(",\"output_format\":\"one\""), 400, "output_format"},
+        {SPEC(",\"output_extension\":\".txt\""), 400, "output_extension"},
+        {SPEC(",\"output_shard_size\":\"1\""), 400, "output_shard_size"},
+        {SPEC(",\"output_shard_size\":\"much\""), 400, "output_shard_size"},
+        {SPEC(",\"algorithm\":[]"), 400, "algorithm"},
+        {SPEC(",\"algorithm\":{\"kind\":\"odd\"}"), 400, "algorithm.kind"},
+        {SPEC(",\"algorithm\":{\"kind\":\"content\"}"), 400, "algorithm.extension"},
+        {SPEC(",\"algorithm\":{\"kind\":\"content\",\"extension\":\".c\","
+              "\"content_key_type\":\"odd\"}"),
+         400, "algorithm.content_key_type"},
+        {SPEC(",\"algorithm\":{\"kind\":\"none\",\"decreasing\":true}"), 400,
+         "algorithm.decreasing"},
+        {SPEC(",\"algorithm\":{\"kind\":\"shuffle\",\"seed\":\"x\"}"), 400, "seed"},
+        {SPEC(",\"ekm_file\":\"http://host/ekm\""), 501, "ekm_file"},
+        {SPEC(",\"duplicated_records\":\"abort\""), 501, "duplicated_records"},
+        {SPEC(",\"missing_shards\":\"odd\""), 400, "missing_shards"},
+        {SPEC(",\"dry_run\":1"), 400, "dry_run"},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        wants(s, "POST", "/v1/sort", rows[i].body, rows[i].status, rows[i].says);
+#undef SPEC
+    wants(s, "GET", "/v1/sort", NULL, 200, "[]");
+    wants(s, "GET", "/v1/sort?uuid=srt-none", NULL, 404, "srt-none");
+    wants(s, "GET", "/v1/sort?regex=(", NULL, 400, "regex");
+    wants(s, "DELETE", "/v1/sort/abort", NULL, 400, "uuid");
+    wants(s, "DELETE", "/v1/sort/abort?uuid=srt-none", NULL, 404, "srt-none");
+    wants(s, "DELETE", "/v1/sort?uuid=srt-none", NULL, 404, "srt-none");
+}
+
 /* A body that nests without end, and one that is over the limit. */
 static void
 large_messages_end(struct site *s)
@@ -492,6 +542,7 @@ large_messages_end(struct site *s)
     memcpy(body, "{\"action\":\"create-bck\",\"value\":", 31);
     memset(body + 31, '[', len - 31);
     CHECK_U64((unsigned)ask_ais(s, "POST", "/v1/buckets/bkt", body), 400);
+    CHECK_U64((unsigned)ask_ais(s, "POST", "/v1/sort", body), 400);
     free(body);
 }
 
@@ -564,6 +615,7 @@ run_open(void *arg)
                                                    uploads_need_all_their_parts,
                                                    names_and_namespaces,
                                                    bad_input_is_no_fault_of_ours,
+                                                   dsort_specs_are_checked,
                                                    large_messages_end,
                                                    documents_are_json,
                                                    access_of_a_bucket_counts,
