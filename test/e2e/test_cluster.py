@@ -92,12 +92,17 @@ def status_of(node, key):
     return node.get(f"/box/{key}")[0]
 
 
+def patient(node):
+    """As clients are by default: after a change of the map a node answers 503 for keys it has gained, until all nodes know."""
+    return boto(node.endpoint, node.keys(), retries={"total_max_attempts": 12})
+
+
 def put(node, key, body):
-    boto(node.endpoint, node.keys()).put_object(Bucket="box", Key=key, Body=body)
+    patient(node).put_object(Bucket="box", Key=key, Body=body)
 
 
 def get(node, key):
-    return boto(node.endpoint, node.keys()).get_object(Bucket="box", Key=key)["Body"].read()
+    return patient(node).get_object(Bucket="box", Key=key)["Body"].read()
 
 
 def test_three_nodes_share_buckets_users_and_keys(cluster):
@@ -199,7 +204,7 @@ def test_without_etcd_nothing_is_written_and_all_goes_on_after(cluster):
     cluster.etcd.kill()
     one.wait_until(lambda: one.get("/_/readyz")[0] == 503, PATIENCE, "lose its lease")
     with pytest.raises(Exception, match="lease"):
-        put(one, "k", b"2")
+        boto(one.endpoint, one.keys()).put_object(Bucket="box", Key="k", Body=b"2")
     # A start waits, in words.
     two = cluster.start("n2", wait=False)
     three = cluster.start("n3", wait=False)
